@@ -52,8 +52,10 @@ int main(int argc, char **argv) {
     CLQ_CHECK(clq_model_finish(model, x));
 
     clq_dataset *data;
+    const char *batch;
+    CLQ_CHECK(clq_settings_get(settings, "batch", 0, &batch));
     CLQ_CHECK(make_data(&data));
-    CLQ_CHECK(clq_dataset_batch(data, 32, false));
+    CLQ_CHECK(clq_dataset_batch(data, strtoul(batch, NULL, 10), false));
 
     clq_system *system;
     clq_trainer *trainer;

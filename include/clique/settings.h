@@ -39,7 +39,8 @@ typedef enum clq_setting_type {
     CLQ_SETTING_FLAG,    /* "0" or "1" */
     CLQ_SETTING_COUNT,   /* a whole number in the setting's range */
     CLQ_SETTING_SECONDS, /* a number in the setting's range */
-    CLQ_SETTING_NAMED /* a text that may be set several times: of outputs "OUTPUT=VALUE", of variables "NAMES=VALUE" */
+    CLQ_SETTING_NAMED, /* a text that may be set several times: of outputs "OUTPUT=VALUE", of variables "NAMES=VALUE" */
+    CLQ_SETTING_CHOICE /* one of the words of clq_setting_choice */
 } clq_setting_type;
 
 /* What looks at a setting: bits. */
@@ -54,7 +55,7 @@ enum {
 CLQ_API size_t clq_setting_count(void);
 /* NULL: index is not below the count. A program that was compiled before may find more of them, in another order. */
 CLQ_API const clq_setting *clq_setting_at(size_t index);
-/* By its key. Errors: ARGUMENT, which names the nearest key. */
+/* By its key. Errors: ARGUMENT, which names the nearest key; NULL is none. */
 CLQ_API clq_status clq_setting_find(const char *key, const clq_setting **out);
 
 /* Texts are constant. setting: not NULL. */
@@ -66,8 +67,14 @@ CLQ_API const char *clq_setting_group(const clq_setting *setting); /* "Optimizer
 /* What the setting's values are. */
 CLQ_API clq_setting_type clq_setting_kind(const clq_setting *setting);
 CLQ_API unsigned clq_setting_uses(const clq_setting *setting); /* CLQ_SETTING_OF_… and CLQ_SETTING_CHANGES */
-/* The value that holds unless another is set; NULL: none is set, and help says what that means. */
+/* The value that holds unless another is set; NULL: none is set, and help says what that means. To set it is not the
+ * same as to leave it: "batch" and "batch-per-replica" exclude each other whatever the values are, "keep" needs
+ * "checkpoint", "monitor" needs "save-best", "staleness" and "backup" strategy ps, "loss-scale" and
+ * "loss-scale-interval" precision mixed, and "steps" alone has no limit of epochs. So a program sets what its user
+ * gave, and leaves all others. */
 CLQ_API const char *clq_setting_default(const clq_setting *setting);
+/* Of CHOICE: word `index`, from 0; NULL: there are no more, or the setting has another type. */
+CLQ_API const char *clq_setting_choice(const clq_setting *setting, size_t index);
 /* Of COUNT and SECONDS: the least value and the greatest; false: the setting has no such range. A range that ends with
  * the largest uint64_t has 2^64 as its greatest. NULL: not wanted. */
 CLQ_API bool clq_setting_range(const clq_setting *setting, double *least, double *most);
@@ -81,10 +88,14 @@ CLQ_API clq_status clq_settings_create(clq_settings **out);
 /* Takes NULL. Trainers and fits that were made by the settings do not need them any more. */
 CLQ_API void clq_settings_destroy(clq_settings *settings);
 /* value: copied; NULL: the default again. A setting that may be set several times (NAMED) gets one value more; NULL
- * takes all away. "sample-weights": a program sets weights by clq_dataset_set_weights; any text says that there are
- * some. Errors leave the settings as they were: ARGUMENT (no such key, and the message names the nearest; or another
- * value than the message says is expected), MEMORY. */
+ * takes all away. Errors leave the settings as they were: ARGUMENT (no such key, and the message names the nearest; or
+ * another value than the message says is expected), MEMORY. What a value names is looked up where it is used: devices,
+ * outputs, variables, layers, files and fast paths; and so is what settings say together. */
 CLQ_API clq_status clq_settings_set(clq_settings *settings, const char *key, const char *value);
+/* The value that a setting has: what was set last, or its default. Of NAMED what was set `index` times before, from 0;
+ * of others index is 0. *out: NULL: there is none. It is the settings', until the key is set again or this function is
+ * called again. Errors: ARGUMENT (no such key). */
+CLQ_API clq_status clq_settings_get(clq_settings *settings, const char *key, size_t index, const char **out);
 /* The processes that train together (clq_trainer_config.world). Borrowed; NULL: this process alone. */
 CLQ_API void clq_settings_set_world(clq_settings *settings, clq_world *world);
 

@@ -32,7 +32,7 @@ static void add_settings(const clq_trainer_config *config, unsigned key, clq_tex
 static clq_status key_of(clq_setup *s, const clq_options *o, clq_hash128 *out, clq_hash128 *settings) {
     clq_text text = {0}, all = {0};
     clq_trainer_config config;
-    CLQ_TRY(clq_setup_config(s, o, CLQ_U8, false, &config)); /* of these samples or others: the key has no type */
+    CLQ_TRY(clq_setup_config(s, o, CLQ_U8, false, &config)); /* a constant type: what is chosen holds for others, too */
     config.global_batch = o->batch ? (size_t)o->batch : CLQ_BATCH_DEFAULT;
     add_settings(&config, CLQ_KEY_PREDICTION, &all);
     clq_text_add(&all, "log %d, checkpoint every %llu\n", o->log != NULL, (unsigned long long)o->checkpoint_every);

@@ -87,7 +87,7 @@ static clq_status parse_words(const clq_subcommand *command, int argc, char **ar
     clq_arguments arguments;
     char program[64];
     CLQ_TRY(clq_subcommand_arguments(command, rows, program, &arguments));
-    CLQ_TRY(clq_settings_init(options));
+    clq_settings_init(options);
     return clq_arguments_parse(&arguments, argc, argv, set_option, options);
 }
 
@@ -140,6 +140,7 @@ static size_t field_bytes(const clq_setting *row) {
     case CLQ_SETTING_NAMED: return sizeof(clq_named_texts);
     case CLQ_SETTING_COUNT: return sizeof(uint64_t);
     case CLQ_SETTING_SECONDS: return sizeof(double);
+    case CLQ_SETTING_CHOICE:
     case CLQ_SETTING_TEXT: return sizeof(const char *);
     case CLQ_SETTING_FLAG: return sizeof(bool);
     }
@@ -148,14 +149,13 @@ static size_t field_bytes(const clq_setting *row) {
 
 /* What eval takes of the options of a training; all others have their defaults, and so has the strategy: this host need
  * not have as many devices. */
-static clq_status take_for_eval(const clq_options *train, clq_options *out) {
+static void take_for_eval(const clq_options *train, clq_options *out) {
     const clq_setting *row;
-    CLQ_TRY(clq_settings_init(out));
+    clq_settings_init(out);
     for (size_t i = 0; (row = clq_setting_row(i)) != NULL; i++)
         if ((row->commands & CLQ_COMMAND_EVAL) && !row->strategies && row->field != offsetof(clq_options, strategy))
             memcpy((char *)out + row->field, (const char *)train + row->field, field_bytes(row));
     out->follow = true;
-    return CLQ_OK;
 }
 
 /* Evaluation has the same results for each batch: a process's part of one fits this machine, as it fits the others. */
@@ -169,7 +169,7 @@ clq_status clq_command_follow(int argc, char **argv, unsigned processes, const c
     clq_setup setup = {.followed = *followed};
     end_at_once();
     clq_status status = parse(clq_subcommand_find("train"), argc, argv, &train);
-    if (status == CLQ_OK) status = take_for_eval(&train, &options);
+    if (status == CLQ_OK) take_for_eval(&train, &options);
     if (status == CLQ_OK) status = clq_setup_evaluator(&setup, &options, processes);
     options.batch = batch_of_process(&train, processes);
     return carry_out(&setup, &options, status, clq_command_eval);

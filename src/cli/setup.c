@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { TRACE_STEPS = 200 }; /* train's --help tells */
@@ -162,6 +161,7 @@ clq_status clq_setup_config(clq_setup *setup, const clq_options *options, clq_dt
     clq_options chosen = *options;
     chosen.strategy = clq_setup_strategy(setup, options);
     chosen.inference_only = inference_only;
+    chosen.weighted = options->sample_weights != NULL;
     chosen.world = setup->world;
     CLQ_TRY(clq_options_name(clq_settings_make(&chosen, setup->model, setup->devices.count, &setup->made)));
     clq_trainer_config config = setup->made.config;
@@ -219,7 +219,7 @@ static clq_status print_document(json_t *document, size_t flags) {
         else
             putchar(*c);
     }
-    free(text);
+    clq_free(text);
     if (putchar('\n') == EOF || ferror(stdout))
         return clq_fail(CLQ_ERROR_WRITE, "standard output cannot be written: %s", strerror(errno));
     return CLQ_OK;

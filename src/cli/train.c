@@ -357,7 +357,7 @@ static clq_status prepare(training *t) {
     CLQ_TRY(clq_world_check(world, open_data(t)));
     const clq_dtype dtype = clq_dataset_get_info(t->setup->train)->sample_dtype;
     CLQ_TRY(clq_world_check(world, clq_setup_trainer(t->setup, o, dtype, false)));
-    CLQ_TRY(clq_world_check(world, clq_options_name(clq_fit_callbacks_open(o, &t->callbacks))));
+    CLQ_TRY(clq_world_check(world, clq_options_name(clq_fit_callbacks_open(o, t->setup->trainer, &t->callbacks))));
     CLQ_TRY(clq_options_name(
         clq_fit_checkpoints_open(o, world, t->setup->trainer, t->setup->train, &t->checkpoints, &t->resumed)));
     uint64_t index;

@@ -25,10 +25,11 @@ static void list_metric(size_t i, clq_option keys[CLQ_LISTED_KEYS_MAX]) {
 
 const clq_listing clq_listed_metrics = {.name = listed_metric, .alias = metric_alias, .keys = list_metric};
 
+static const clq_option no_keys[] = {{0}}; /* of "accuracy" */
+
 /* Keras's "accuracy" goes by shapes: binary where the output's last axis has one value. So does a confusion matrix. */
 static clq_status find_metric(const char *text, const clq_loss_row *loss, size_t last, clq_metric_kind *out,
                               float *number) {
-    static const clq_option none[] = {{0}};
     const bool index = loss->target == CLQ_TARGET_INDEX;
     clq_words words;
     CLQ_TRY(clq_parse_words("metric", text, 1 + clq_metric_count(), metric_name, metric_alias, &words));
@@ -38,7 +39,7 @@ static clq_status find_metric(const char *text, const clq_loss_row *loss, size_t
     if (binary && kind == CLQ_METRIC_CONFUSION) kind = CLQ_METRIC_BINARY_CONFUSION;
     const clq_metric_row *row = clq_metric_row_of(kind);
     double value = row->options[0].value;
-    CLQ_TRY(clq_set_values("metric", text, &words, accuracy ? none : row->options, &value));
+    CLQ_TRY(clq_set_values("metric", text, &words, accuracy ? no_keys : row->options, &value));
     if (row->values && index)
         return clq_fail(CLQ_ERROR_ARGUMENT, "metric %s compares values and the targets of %s are class numbers", text,
                         loss->name);
@@ -96,15 +97,24 @@ static clq_status add_metrics(clq_trainer *trainer, size_t output, const char *n
     }
 }
 
+/* By its words alone: what it is of one value for an output tells later. */
+static clq_status check_metric(const char *text) {
+    clq_words words;
+    double value;
+    CLQ_TRY(clq_parse_words("metric", text, 1 + clq_metric_count(), metric_name, metric_alias, &words));
+    clq_metric_kind kind = words.kind == 0 ? CLQ_METRIC_CATEGORICAL_ACCURACY : (clq_metric_kind)(words.kind - 1);
+    if (kind == CLQ_METRIC_CONFUSION) kind = CLQ_METRIC_BINARY_CONFUSION; /* which has the keys of both */
+    return clq_set_values("metric", text, &words, words.kind == 0 ? no_keys : clq_metric_row_of(kind)->options, &value);
+}
+
 clq_status clq_metrics_check_names(const char *names) {
     if (names[0] == '\0' || strcmp(names, "none") == 0) return CLQ_OK;
     for (const char *at = names;; at++) {
         const size_t length = strcspn(at, ",");
         char name[CLQ_WORD_MAX];
-        clq_words words;
         if (!clq_copy_word(name, at, length))
             return clq_fail(CLQ_ERROR_ARGUMENT, "metrics '%s': expected NAME,NAME,…, or none", at);
-        CLQ_TRY(clq_parse_words("metric", name, 1 + clq_metric_count(), metric_name, metric_alias, &words));
+        CLQ_TRY(check_metric(name));
         at += length;
         if (!*at) return CLQ_OK;
     }

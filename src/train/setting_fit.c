@@ -11,10 +11,10 @@
 /* Its row in the list. */
 static clq_callback *next_of(clq_fit_callbacks *callbacks) { return &callbacks->list[callbacks->count]; }
 
-static clq_status add_early_stopping(const clq_settings *s, clq_fit_callbacks *to) {
+static clq_status add_early_stopping(const clq_settings *s, const clq_trainer *trainer, clq_fit_callbacks *to) {
     clq_early_stopping config = {.patience = 0};
     CLQ_TRY(clq_early_stopping_parse(s->early_stopping, &config));
-    if (s->ema && config.restore_best_weights)
+    if (trainer->config.average > 0.0 && config.restore_best_weights)
         return clq_fail(CLQ_ERROR_ARGUMENT,
                         "ema and restore_best of 'early-stopping' exclude each other: at the end the "
                         "weights become their averages, or those of the best epoch");
@@ -24,11 +24,9 @@ static clq_status add_early_stopping(const clq_settings *s, clq_fit_callbacks *t
     return CLQ_OK;
 }
 
-static clq_status add_reduce_lr(const clq_settings *s, clq_fit_callbacks *to) {
+static clq_status add_reduce_lr(const clq_settings *s, const clq_trainer *trainer, clq_fit_callbacks *to) {
     clq_reduce_lr config = clq_reduce_lr_default();
-    clq_lr_schedule schedule;
-    CLQ_TRY(clq_lr_schedule_parse(s->schedule, &schedule));
-    if (schedule.kind != CLQ_LR_SCHEDULE_CONSTANT || schedule.values[CLQ_LR_WARMUP] > 0.0)
+    if (clq_trainer_has_schedule(trainer))
         return clq_fail(CLQ_ERROR_ARGUMENT, "reduce-lr and 'schedule' exclude each other: both set the learning rate");
     CLQ_TRY(clq_reduce_lr_parse(s->reduce_lr, &config));
     CLQ_TRY(clq_callback_reduce_lr(&config, next_of(to)));
@@ -52,13 +50,13 @@ static clq_status add_csv(const clq_settings *s, clq_fit_callbacks *to) {
     return CLQ_OK;
 }
 
-clq_status clq_fit_callbacks_open(const clq_settings *s, clq_fit_callbacks *out) {
+clq_status clq_fit_callbacks_open(const clq_settings *s, const clq_trainer *trainer, clq_fit_callbacks *out) {
     if (s->monitor && !s->save_best)
         return clq_fail(CLQ_ERROR_ARGUMENT,
                         "monitor is what 'save-best' goes by: 'early-stopping' and 'reduce-lr' have a key "
                         "monitor of their own");
-    if (s->early_stopping) CLQ_TRY(add_early_stopping(s, out));
-    if (s->reduce_lr) CLQ_TRY(add_reduce_lr(s, out));
+    if (s->early_stopping) CLQ_TRY(add_early_stopping(s, trainer, out));
+    if (s->reduce_lr) CLQ_TRY(add_reduce_lr(s, trainer, out));
     if (s->save_best) CLQ_TRY(add_save_best(s, out));
     return s->csv ? add_csv(s, out) : CLQ_OK;
 }
@@ -110,7 +108,7 @@ static clq_status open_fit(const clq_settings *s, clq_trainer *trainer, clq_data
     clq_world *world = trainer->config.world;
     clq_settings own = *s;
     if (clq_world_rank(world) > 0) own.save_best = own.monitor = own.csv = NULL;
-    CLQ_TRY(clq_world_check(world, clq_fit_callbacks_open(&own, &f->own)));
+    CLQ_TRY(clq_world_check(world, clq_fit_callbacks_open(&own, trainer, &f->own)));
     f->count = f->own.count + (callbacks ? count : 0);
     f->callbacks = clq_alloc(f->count, sizeof *f->callbacks);
     if (!f->callbacks) return clq_world_check(world, CLQ_ERROR_MEMORY);

@@ -19,8 +19,6 @@ void clq_write_setting_optimizer(const clq_trainer_config *config, clq_text *to)
 clq_status clq_parse_setting_optimizer_of(const char *text, clq_made_config *to) {
     const char *equals = strchr(text, '=');
     const size_t length = equals ? (size_t)(equals - text) : 0, count = to->config.optimizer_count;
-    if (count == CLQ_COUNT_OF(to->optimizers))
-        return clq_fail(CLQ_ERROR_ARGUMENT, "optimizer-of is given more than %zu times", count);
     if (length == 0 || length >= sizeof to->optimizer_names[count])
         return clq_fail(CLQ_ERROR_ARGUMENT,
                         "optimizer-of '%.80s': expected names of layers or variables, '=', and an optimizer, as "

@@ -53,7 +53,6 @@ static void apply_number(const clq_setting *row, const void *given, clq_trainer_
 
 /* A text of one row. */
 static clq_status apply_text(const clq_setting *row, const char *text, clq_made_config *to) {
-    if (row->member.type == CLQ_MEMBER_BOOL) *(bool *)member_of(&to->config, row) = true;
     if (row->member.type == CLQ_MEMBER_KIND) return apply_kind(row, text, &to->config);
     return row->member.parse ? row->member.parse(text, to) : CLQ_OK;
 }

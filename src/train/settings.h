@@ -34,7 +34,8 @@ typedef struct clq_made_config {
 struct clq_settings {
     const char *model, *input_shape, *data, *devices, *optimizer, *strategy, *cross_device_ops, *compress;
     clq_named_texts losses, loss_weights, metrics, optimizers; /* of these each has names in front */
-    const char *schedule, *shares, *staleness, *clip, *no_decay, *ema, *class_weights, *sample_weights, *labels;
+    const char *schedule, *shares, *staleness, *clip, *no_decay, *ema, *class_weights, *labels;
+    const char *sample_weights; /* of the command: the file */
     const char *checkpoint, *early_stopping, *reduce_lr, *save_best, *monitor, *csv;
     uint64_t checkpoint_every, keep;
     bool resume;
@@ -54,7 +55,7 @@ struct clq_settings {
     /* Of programs alone. */
     const char *learning_rate, *sample_dtype, *transport;
     uint64_t parts, part, trace_steps, loss_scale_interval;
-    bool measure_gradient, inference_only;
+    bool measure_gradient, inference_only, weighted;
     clq_world *world;
     struct clq_settings_own *own; /* of clq_settings_create; else NULL (setting_keys.c) */
 };
@@ -123,12 +124,14 @@ typedef enum clq_member_type {
 typedef enum clq_file_use { CLQ_FILE_NONE, CLQ_FILE_READ, CLQ_FILE_WRITTEN } clq_file_use;
 
 /* By its type, what is written to the member of clq_settings: TEXT a const char *, FLAG a bool, COUNT a uint64_t,
- * SECONDS a double, NAMED is added to a clq_named_texts. */
+ * SECONDS a double, NAMED is added to a clq_named_texts. Programs see a TEXT whose member is a KIND as CHOICE, which no
+ * row has. */
 struct clq_setting {
-    const char *name;         /* of the option, without its dashes */
-    const char *value, *help; /* what help calls the value: NULL without one; what it says */
+    const char *name;          /* of the option, without its dashes */
+    const char *value, *help;  /* what help calls the value: NULL without one; what it says */
+    const char *programs_help; /* where `help` speaks of the command; NULL: it does not */
     clq_setting_type type;
-    uint64_t min, max;   /* of COUNT */
+    uint64_t min, max;   /* of COUNT. Of NAMED, max: how many there may be; 0: as many as there is room for */
     const char *initial; /* the default, as it may be given; NULL: none, or 0 */
     const char *implied; /* without it: what holds if none is given, in the same form; NULL: only help can say */
     size_t field;        /* of clq_settings */
@@ -169,11 +172,9 @@ const char *clq_setting_group_title(clq_help_group group);
 /* ---- settings are given (setting_keys.c) ---- */
 
 /* Settings that are {0} get their defaults. */
-clq_status clq_settings_init(clq_settings *settings);
+void clq_settings_init(clq_settings *settings);
 /* Takes a value that a row's setting may have; text is borrowed. Errors: ARGUMENT says what was expected. */
 clq_status clq_settings_take(clq_settings *settings, const clq_setting *row, const char *text);
-/* ARGUMENT: there is no room for one more. name: of the setting. */
-clq_status clq_named_texts_add(clq_named_texts *to, const char *name, const char *text);
 
 /* ---- what is made of them (setting_values.c) ---- */
 
@@ -195,7 +196,7 @@ typedef struct clq_fit_callbacks {
     size_t count;
     const clq_callback *early_stopping; /* of the list; NULL: there is none */
 } clq_fit_callbacks;
-clq_status clq_fit_callbacks_open(const clq_settings *settings, clq_fit_callbacks *out);
+clq_status clq_fit_callbacks_open(const clq_settings *settings, const clq_trainer *trainer, clq_fit_callbacks *out);
 void clq_fit_callbacks_close(clq_fit_callbacks *callbacks);
 /* Opens the folder of checkpoints, and goes on from it if the settings say so. *out: NULL if they name none; *step: the
  * update that the training goes on from, or 0. */

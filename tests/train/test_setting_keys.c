@@ -7,6 +7,7 @@
 #include <clique/checkpoint.h>
 #include <clique/settings.h>
 
+#include <malloc.h>
 #include <unistd.h>
 
 static clq_settings *make(void) {
@@ -54,6 +55,7 @@ static void settings_are_described(void **state) {
         assert_ok(clq_setting_find(key, &found)); /* a key is of one setting */
         assert_ptr_equal(found, setting);
         assert_true(strlen(clq_setting_help(setting)) > 5 && !strchr(clq_setting_help(setting), '\n'));
+        if (strstr(clq_setting_help(setting), "--")) fail_msg("%s: help speaks of the command", key);
         assert_true(strlen(clq_setting_group(setting)) > 3);
         assert_true(clq_setting_uses(setting) != 0);
         assert_int_equal(strlen(clq_setting_placeholder(setting)) == 0, clq_setting_kind(setting) == CLQ_SETTING_FLAG);
@@ -67,6 +69,75 @@ static void settings_are_described(void **state) {
         if (default_in(clq_setting_help(setting), word) && (!initial || strcmp(word, initial) != 0))
             fail_msg("%s: help says '%s', the default is '%s'", key, word, initial ? initial : "none");
     }
+    clq_settings_destroy(settings);
+}
+
+/* Programs need not cut placeholders. */
+static void choices_are_told(void **state) {
+    (void)state;
+    clq_settings *settings = make();
+    const clq_setting *setting;
+    static const char *const shards[] = {"data", "file", "off"};
+    for (size_t i = 0; i < clq_setting_count(); i++) {
+        setting = clq_setting_at(i);
+        const char *word, *initial = clq_setting_default(setting);
+        bool has_default = false;
+        size_t count = 0;
+        for (; (word = clq_setting_choice(setting, count)) != NULL; count++) {
+            assert_ok(clq_settings_set(settings, clq_setting_key(setting), word));
+            has_default = has_default || (initial && strcmp(initial, word) == 0);
+        }
+        assert_int_equal(count > 1, clq_setting_kind(setting) == CLQ_SETTING_CHOICE);
+        assert_int_equal(has_default, clq_setting_kind(setting) == CLQ_SETTING_CHOICE);
+    }
+    assert_ok(clq_setting_find("shard", &setting));
+    for (size_t i = 0; i < 3; i++) assert_string_equal(clq_setting_choice(setting, i), shards[i]);
+    assert_null(clq_setting_choice(setting, 3));
+    clq_settings_destroy(settings);
+}
+
+static void expect_setting(clq_settings *settings, const char *key, size_t index, const char *value) {
+    const char *got;
+    assert_ok(clq_settings_get(settings, key, index, &got));
+    if (value && !got) fail_msg("%s: no value, not %s", key, value);
+    if (got && (!value || strcmp(got, value) != 0)) fail_msg("%s: %s, not %s", key, got, value ? value : "none");
+}
+
+/* What was set is read again; and the default of what was not. */
+static void values_are_read(void **state) {
+    (void)state;
+    static const struct {
+        const char *key, *before, *value;
+    } read[] = {{"batch", "64", "128"},
+                {"seed", "0", "18446744073709551615"},
+                {"deadline", "600", "0.5"},
+                {"optimizer", "adam", "sgd:lr=0.1"},
+                {"resume", "0", "1"},
+                {"precision", "f32", "mixed"},
+                {"csv", NULL, "t.csv"},
+                {"learning-rate", NULL, "0.25"},
+                {"steps", NULL, "7"},
+                {"accumulate", "1", "3"},
+                {"loss", "sparse_categorical_crossentropy", "mse"}};
+    const char *got;
+    clq_settings *settings = make();
+    for (size_t i = 0; i < CLQ_COUNT_OF(read); i++) {
+        expect_setting(settings, read[i].key, 0, read[i].before);
+        assert_ok(clq_settings_set(settings, read[i].key, read[i].value));
+        expect_setting(settings, read[i].key, 0, read[i].value);
+        expect_setting(settings, read[i].key, 1, NULL);
+    }
+    assert_ok(clq_settings_set(settings, "loss", "size=mae"));
+    expect_setting(settings, "loss", 0, "mse");
+    expect_setting(settings, "loss", 1, "size=mae");
+    expect_setting(settings, "loss", 2, NULL);
+    for (size_t i = 0; i < CLQ_COUNT_OF(read); i++) {
+        assert_ok(clq_settings_set(settings, read[i].key, NULL));
+        expect_setting(settings, read[i].key, 0, read[i].before);
+    }
+    assert_fails(CLQ_ERROR_ARGUMENT, "did you mean 'batch'?", clq_settings_get(settings, "bach", 0, &got));
+    assert_fails(CLQ_ERROR_ARGUMENT, "is NULL", clq_settings_get(settings, NULL, 0, &got));
+    assert_fails(CLQ_ERROR_ARGUMENT, "is NULL", clq_settings_set(settings, NULL, "1"));
     clq_settings_destroy(settings);
 }
 
@@ -225,6 +296,10 @@ static void nonsense_is_refused(void **state) {
         {"loss", "huber:delta=0", "delta"},
         {"loss-weight", "2", "loss-weight '2': expected OUTPUT=NUMBER"},
         {"metrics", "mae,speed", "speed"},
+        {"metrics", "mae,precision:treshold=0.5", "did you mean 'threshold'"},
+        {"metrics", "precision:threshold=x", "threshold=x is not"},
+        {"metrics", "accuracy:k=2", "unknown key 'k'"},
+        {"sample-weights", "w.npy", "sample-weights 'w.npy': expected 0 or 1"},
         {"class-weights", "0=2,0=3", "class 0 is given twice"},
         {"shares", "3,x", "shares '3,x'"},
         {"staleness", "-1", "from 0, which is synchronous"},
@@ -259,6 +334,9 @@ static void nonsense_is_refused(void **state) {
     assert_ok(clq_settings_set(settings, "loss", "sice=mse"));
     assert_fails(CLQ_ERROR_ARGUMENT, "model two has no output 'sice', only 'place', 'size'; did you mean 'size'?",
                  clq_settings_trainer_config(settings, model, 1, &after));
+    for (unsigned i = 0; i < 3; i++) assert_ok(clq_settings_set(settings, "optimizer-of", "size=sgd"));
+    assert_fails(CLQ_ERROR_ARGUMENT, "optimizer-of is given more than 3 times",
+                 clq_settings_set(settings, "optimizer-of", "place=sgd"));
     for (unsigned i = 2; i < 2 * CLQ_MODEL_OUTPUTS_MAX; i++) assert_ok(clq_settings_set(settings, "loss", "mse"));
     assert_fails(CLQ_ERROR_ARGUMENT, "loss is given more than 16 times", clq_settings_set(settings, "loss", "mse"));
     clq_model_destroy(model);
@@ -301,21 +379,96 @@ static void configs_are_as_long_as_the_program_says(void **state) {
     clq_settings_destroy(settings);
 }
 
+/* Texts of a config hold, whatever becomes of the settings that it was made of: what the library gives back is
+ * overwritten here (fill_and_free). */
+static void configs_keep_their_texts(void **state) {
+    (void)state;
+    static const char *const texts[][2] = {
+        {"loss", "mse"},          {"no-decay", "bias"},         {"disable-paths", "overlap"},
+        {"metrics", "place=mae"}, {"optimizer-of", "size=sgd"}, {"class-weights", "1=2"}};
+    clq_settings *settings = make();
+    clq_model *model = make_model();
+    clq_trainer_config config;
+    for (size_t i = 0; i < CLQ_COUNT_OF(texts); i++) assert_ok(clq_settings_set(settings, texts[i][0], texts[i][1]));
+    assert_ok(clq_settings_trainer_config(settings, model, 1, &config));
+    assert_ok(clq_settings_set(settings, "no-decay", "gamma"));
+    assert_ok(clq_settings_set(settings, "no-decay", "beta"));
+    for (size_t i = 2; i < CLQ_COUNT_OF(texts); i++) assert_ok(clq_settings_set(settings, texts[i][0], NULL));
+    for (unsigned i = 0; i < 40; i++) assert_ok(clq_settings_set(settings, "ema", i % 2 ? "0.5" : "0.25"));
+    assert_string_equal(config.no_decay, "bias");
+    assert_string_equal(config.disabled_paths, "overlap");
+    assert_string_equal(config.outputs[0].metrics, "mae");
+    assert_string_equal(config.optimizers[0].variables, "size");
+    assert_true(config.class_weights[1] == 2);
+    assert_ok(clq_settings_trainer_config(settings, model, 1, &config));
+    assert_string_equal(config.no_decay, "beta");
+    assert_null(config.disabled_paths);
+    assert_null(config.outputs[0].metrics);
+    assert_true(config.average == 0.5);
+    clq_model_destroy(model);
+    clq_settings_destroy(settings);
+}
+
 /* ---- memory ---- */
+
+static void *system_memory(void *context, size_t alignment, size_t bytes) {
+    void *block;
+    (void)context;
+    if (alignment == 0) return malloc(bytes);
+    return posix_memalign(&block, alignment, bytes) == 0 ? block : NULL;
+}
+static void *system_memory_again(void *context, void *block, size_t bytes) {
+    (void)context;
+    return realloc(block, bytes);
+}
+static void fill_and_free(void *context, void *block) {
+    static void *(*const volatile fill)(void *, int, size_t) = memset; /* no compiler leaves it out */
+    (void)context;
+    if (block) (void)fill(block, 0xdd, malloc_usable_size(block));
+    free(block);
+}
+static const clq_allocator spoiling = {
+    .allocate = system_memory, .reallocate = system_memory_again, .release = fill_and_free};
+
+/* Defaults are constants: without memory, too, a setting has its own again; and one whose new value has no room keeps
+ * what it had. */
+static void defaults_need_no_memory(void **state) {
+    (void)state;
+    clq_model *model = make_model();
+    clq_settings *settings = make();
+    clq_trainer_config config;
+    assert_ok(clq_settings_set(settings, "loss", "mse"));
+    for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++)
+        assert_ok(clq_settings_set(settings, cases[i].key, cases[i].value));
+    for (size_t i = 0; i < clq_setting_count(); i++) {
+        clq_memory_fail_at(1, true);
+        const clq_status status = clq_settings_set(settings, clq_setting_key(clq_setting_at(i)), NULL);
+        clq_memory_fail_at(0, false);
+        assert_ok(status);
+    }
+    for (size_t i = 0; i < clq_setting_count(); i++)
+        expect_setting(settings, clq_setting_key(clq_setting_at(i)), 0, clq_setting_default(clq_setting_at(i)));
+    assert_ok(clq_settings_set(settings, "loss", "mse"));
+    assert_ok(clq_settings_set(settings, "strategy", "central"));
+    clq_memory_fail_at(1, true);
+    const clq_status status = clq_settings_set(settings, "strategy", "tensor");
+    clq_memory_fail_at(0, false);
+    assert_int_equal(status, CLQ_ERROR_MEMORY);
+    assert_ok(clq_settings_trainer_config(settings, model, 1, &config));
+    assert_int_equal(config.strategy, CLQ_STRATEGY_CENTRAL);
+    clq_settings_destroy(settings);
+    clq_model_destroy(model);
+}
 
 static clq_status set_several(void *context) {
     clq_settings *settings;
     clq_trainer_config config;
     CLQ_TRY(clq_settings_create(&settings));
-    static const char *const texts[][2] = {{"loss", "mse"},
-                                           {"optimizer-of", "size=sgd"},
-                                           {"class-weights", "3=2"},
-                                           {"metrics", "place=mae"},
-                                           {"class-weights", "1=2"},
-                                           {"no-decay", "bias"},
-                                           {"no-decay", NULL},
-                                           {"shares", "2,1"},
-                                           {"early-stopping", "patience=2"}};
+    static const char *const texts[][2] = {
+        {"loss", "mse"},          {"optimizer-of", "size=sgd"},    {"class-weights", "3=2"},
+        {"metrics", "place=mae"}, {"class-weights", "1=2"},        {"no-decay", "bias"},
+        {"no-decay", NULL},       {"strategy", "mirrored"},        {"strategy", NULL},
+        {"shares", "2,1"},        {"early-stopping", "patience=2"}};
     clq_status status = CLQ_OK;
     for (size_t i = 0; i < CLQ_COUNT_OF(texts) && status == CLQ_OK; i++)
         status = clq_settings_set(settings, texts[i][0], texts[i][1]);
@@ -476,6 +629,40 @@ static void fits_are_refused(void **state) {
     clq_model_destroy(model);
 }
 
+/* What excludes a callback is the trainer's, which may have more of its config than the settings say, and which later
+ * settings do not change. */
+static void fits_go_by_the_trainer(void **state) {
+    (void)state;
+    clq_model *model = make_model();
+    clq_dataset *data = make_data();
+    clq_trainer *trainer, *plain;
+    clq_trainer_config config;
+    clq_devices devices;
+    clq_settings *settings = for_training();
+    assert_ok(clq_devices_select(sys, "pocl:0", &devices));
+    assert_ok(clq_settings_trainer_config(settings, model, 1, &config));
+    config.average = 0.5;
+    assert_ok(clq_lr_schedule_parse("cosine:decay_steps=100", &config.schedule));
+    assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
+    assert_ok(clq_settings_create_trainer(settings, sys, model, &plain));
+    assert_ok(clq_settings_set(settings, "epochs", "1"));
+    assert_ok(clq_settings_set(settings, "early-stopping", "monitor=loss,restore_best=1"));
+    assert_fails(CLQ_ERROR_ARGUMENT, "restore_best", clq_settings_fit(settings, trainer, data, NULL, NULL, 0));
+    assert_ok(clq_settings_set(settings, "ema", "0.5"));
+    assert_ok(clq_settings_fit(settings, plain, data, NULL, NULL, 0));
+    assert_ok(clq_settings_set(settings, "early-stopping", NULL));
+    assert_ok(clq_settings_set(settings, "reduce-lr", "monitor=loss"));
+    assert_fails(CLQ_ERROR_ARGUMENT, "reduce-lr and 'schedule'",
+                 clq_settings_fit(settings, trainer, data, NULL, NULL, 0));
+    assert_ok(clq_settings_set(settings, "schedule", "cosine:decay_steps=10"));
+    assert_ok(clq_settings_fit(settings, plain, data, NULL, NULL, 0));
+    clq_settings_destroy(settings);
+    clq_trainer_destroy(trainer);
+    clq_trainer_destroy(plain);
+    clq_dataset_destroy(data);
+    clq_model_destroy(model);
+}
+
 static void the_learning_rate_changes(void **state) {
     (void)state;
     clq_model *model = make_model();
@@ -522,16 +709,22 @@ static void systems_have_their_settings(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(settings_are_described),
+                                       cmocka_unit_test(choices_are_told),
+                                       cmocka_unit_test(values_are_read),
                                        cmocka_unit_test(ranges_hold),
                                        cmocka_unit_test(each_key_sets_what_it_names),
                                        cmocka_unit_test(all_keys_of_trainers_are_tried),
                                        cmocka_unit_test(nonsense_is_refused),
                                        cmocka_unit_test(names_of_outputs_may_be_odd),
                                        cmocka_unit_test(configs_are_as_long_as_the_program_says),
+                                       cmocka_unit_test(configs_keep_their_texts),
+                                       cmocka_unit_test(defaults_need_no_memory),
                                        cmocka_unit_test(memory_may_be_missing),
                                        cmocka_unit_test(trainers_by_settings_are_those_by_configs),
                                        cmocka_unit_test(fits_are_refused),
+                                       cmocka_unit_test(fits_go_by_the_trainer),
                                        cmocka_unit_test(the_learning_rate_changes),
                                        cmocka_unit_test(systems_have_their_settings)};
+    if (clq_set_allocator(&spoiling) != CLQ_OK) return 1;
     return cmocka_run_group_tests(tests, open_system, close_system);
 }

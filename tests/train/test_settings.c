@@ -1,7 +1,12 @@
 /* The table of settings: that its rows are whole, that keys have what the rows say, and that configs are checked. */
 #include "support/check.h"
 #include "support/system.h"
+#include "device/device.h"
+#include "strategy/module.h"
+#include "train/callbacks.h"
+#include "train/checkpoint.h"
 #include "train/train.h"
+#include "train/trainer.h"
 #include <clique/callbacks.h>
 
 #include <math.h>
@@ -43,6 +48,11 @@ static void rows_are_whole(void **state) {
         if (names_files) assert_int_equal(row->type, CLQ_SETTING_TEXT);
         assert_true(row->field < sizeof(clq_settings) && row->commands <= CLQ_COMMANDS_ALL);
         if (row->type == CLQ_SETTING_COUNT) assert_true(row->min < row->max);
+        /* Defaults are taken unchecked. */
+        clq_settings taken = {0};
+        const char *initial = row->initial ? row->initial : row->implied;
+        if (initial) assert_ok(clq_settings_take(&taken, row, initial));
+        if (row->initial) assert_true(row->type == CLQ_SETTING_TEXT || row->type == CLQ_SETTING_COUNT);
         if (row->member.type == CLQ_MEMBER_KIND) assert_true(row->member.count > 1 && row->member.name_of(0) != NULL);
         if (row->member.type == CLQ_MEMBER_OWN) assert_non_null(row->member.write);
         if (row->keys || row->strategies) assert_true(row->member.type != CLQ_MEMBER_NONE);
@@ -132,6 +142,63 @@ static clq_trainer_config working(void) {
     return config;
 }
 
+/* What the table says that holds if nothing is given is what the code does then. */
+static void implied_defaults_hold(void **state) {
+    (void)state;
+    clq_settings settings = {0};
+    clq_made_config *made = clq_alloc(1, sizeof *made);
+    clq_model *model = make_model();
+    clq_fit_config fit = {0};
+    clq_watch watch;
+    clq_trainer *trainer;
+    clq_devices devices;
+    const clq_trainer_config config = working();
+    clq_settings_init(&settings);
+    assert_non_null(made);
+    assert_ok(clq_settings_make(&settings, model, 1, made));
+    assert_string_equal(clq_loss_row_of(made->config.outputs[0].loss.kind)->name, "sparse_categorical_crossentropy");
+    made->config.precision = CLQ_PRECISION_MIXED;
+    const clq_loss_scaling scaling = clq_mixed_scaling(&made->config);
+    clq_fit_set_length(&settings, &fit);
+    assert_ok(clq_watch_open(&watch, &(clq_monitor){.min_delta = 0}, "a callback"));
+    assert_string_equal(watch.monitor.name, "val_loss");
+    assert_ok(clq_devices_select(sys, "pocl:0", &devices));
+    assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
+    const struct {
+        const char *key;
+        double value;
+    } held[] = {{"build-deadline", CLQ_BUILD_DEADLINE_S},
+                {"batch", (double)made->config.global_batch},
+                {"epochs", (double)fit.epochs},
+                {"seed", (double)made->config.seed},
+                {"staleness", made->config.strategy_options.staleness},
+                {"backup", made->config.strategy_options.backup},
+                {"deadline", clq_strategy_deadline(trainer->strategy)},
+                {"keep", CLQ_CHECKPOINTS_KEPT},
+                {"loss-scale", (double)scaling.initial},
+                {"loss-scale-interval", scaling.interval},
+                {"trace-steps", (double)made->config.trace_steps},
+                {"parts", made->config.parts},
+                {"part", made->config.part}};
+    const clq_setting *row;
+    size_t compared = 2, implied = 0; /* the loss and the monitor are above */
+    for (size_t i = 0; (row = clq_setting_row(i)) != NULL; i++) {
+        double value;
+        for (size_t k = 0; row->implied && k < CLQ_COUNT_OF(held); k++) {
+            if (strcmp(row->name, held[k].key) != 0) continue;
+            compared++;
+            if (!clq_parse_number(row->implied, &value) || value != held[k].value)
+                fail_msg("%s: %s, not %g", row->name, row->implied, held[k].value);
+        }
+        implied += row->implied != NULL;
+    }
+    assert_int_equal(compared, implied);
+    clq_trainer_destroy(trainer);
+    clq_model_destroy(model);
+    clq_made_config_release(made);
+    clq_free(made);
+}
+
 /* What the headers exclude, one at a time. */
 static void configs_are_checked(void **state) {
     (void)state;
@@ -181,7 +248,7 @@ static void configs_are_checked(void **state) {
     cases[14].tuning_s = -1;
     cases[15].group.deadline_s = -1;
     cases[16].strategy_options.unused = 1;
-    cases[17].strategy_options.reserved[22] = 1;
+    cases[17].strategy_options.reserved[20] = 1;
     cases[18].loss.reserved[1] = 1;
     cases[19].strategy = (clq_strategy_kind)99;
     cases[20].clip.kind = (clq_clip_kind)9;
@@ -237,9 +304,12 @@ static void fits_and_callbacks_are_checked(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_are_whole),         cmocka_unit_test(help_has_each_option),
-        cmocka_unit_test(keys_have_what_matters), cmocka_unit_test(disabled_paths_have_one_text),
-        cmocka_unit_test(configs_are_checked),    cmocka_unit_test(fits_and_callbacks_are_checked)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(rows_are_whole),
+                                       cmocka_unit_test(help_has_each_option),
+                                       cmocka_unit_test(keys_have_what_matters),
+                                       cmocka_unit_test(disabled_paths_have_one_text),
+                                       cmocka_unit_test(implied_defaults_hold),
+                                       cmocka_unit_test(configs_are_checked),
+                                       cmocka_unit_test(fits_and_callbacks_are_checked)};
     return cmocka_run_group_tests(tests, open_system, close_system);
 }
