@@ -71,6 +71,10 @@ CLQ_API void clq_checkpoints_close(clq_checkpoints *checkpoints); /* takes NULL;
  * (the trainer has failed; a new one can go on from the folder), and the device errors in <clique/train.h>. */
 CLQ_API clq_status clq_checkpoints_restore(clq_checkpoints *checkpoints, clq_trainer *trainer, clq_dataset *dataset,
                                            uint64_t *step);
+/* Where the next clq_fit with these checkpoints goes on: *epoch of the fit that was cut, *batch in it, both from 0. An
+ * epoch that was finished but not told yet has as many batches as an epoch has. Returns false, and leaves both, if it
+ * begins an epoch anew: nothing was restored, or the checkpoint was taken outside of a clq_fit. */
+CLQ_API bool clq_checkpoints_continue_at(const clq_checkpoints *checkpoints, uint64_t *epoch, uint64_t *batch);
 /* Takes a checkpoint between two updates: waits for an earlier write, copies, and returns; a thread writes the copy.
  * For clq_fit set `checkpoints` in its config instead. A failed write is no error: it is logged as a warning and
  * counted in `failed`. In clq_fit the same holds if memory for the copy runs out. Errors: STATE, MEMORY, DEVICE, and

@@ -412,6 +412,10 @@ typedef struct clq_step_info {
  * wait. Errors: STATE (the trainer has a schedule, a warm-up or a learning_rate function, which sets the rate),
  * ARGUMENT (out of range; the rate stays). */
 CLQ_API clq_status clq_trainer_set_learning_rate(clq_trainer *trainer, double rate);
+/* The learning rate of the next update, from whatever sets it: the schedule, the learning_rate function, which is asked
+ * once for each update, clq_trainer_set_learning_rate, a callback or a restored checkpoint. (clq_step_info.lr is that
+ * of the last update.) Waits for nothing, and cannot fail; also in callbacks of clq_fit. */
+CLQ_API double clq_trainer_next_learning_rate(clq_trainer *trainer);
 
 /* Waits for the last step and describes it. Between clq_step_accumulate and the update's end it describes the batches
  * so far. Errors: STATE (no step was made yet), device errors. */

@@ -25,6 +25,7 @@ const clq_fact clq_variable_facts[] = {
     {"CLIQUE_ALL_DRIVERS", "1: open all OpenCL drivers, also if one is enough"},
     {"CLIQUE_MACHINE_ROOT", "look for GPUs, vendor files and libraries below this folder, in place of /"},
     {"CLIQUE_ENGINE", "what carries bytes between processes: openmpi, mpich, or the path of a library"},
+    {"CLIQUE_LIBRARY, CLIQUE_COMMAND", "for the Python package: the library that it loads, and the command of its why()"},
     {"CLIQUE_LAUNCH", "set by clique launch for its ranks: the run's id"},
     {"TF_CONFIG", "the hosts of clique launch, as of tf.distribute"},
     {"PRTE_MCA_plm_ssh_agent, OMPI_MCA_plm_rsh_agent, HYDRA_LAUNCHER_EXEC",

@@ -523,6 +523,14 @@ bool clq_checkpoints_place(const clq_checkpoints *checkpoints, clq_fit_place *ou
     return checkpoints->has_place;
 }
 
+bool clq_checkpoints_continue_at(const clq_checkpoints *checkpoints, uint64_t *epoch, uint64_t *batch) {
+    if (checkpoints->has_place) {
+        *epoch = checkpoints->place.epoch;
+        *batch = checkpoints->place.batch;
+    }
+    return checkpoints->has_place;
+}
+
 void clq_checkpoints_leave_place(clq_checkpoints *checkpoints) { checkpoints->has_place = false; }
 
 /* ---- weights alone ---- */

@@ -268,6 +268,8 @@ double clq_trainer_learning_rate(clq_trainer *trainer) {
     return trainer->step > 0 ? trainer->last_rate : learning_rate(trainer, 0);
 }
 
+double clq_trainer_next_learning_rate(clq_trainer *trainer) { return learning_rate(trainer, trainer->step); }
+
 bool clq_trainer_has_schedule(const clq_trainer *trainer) {
     return trainer->config.schedule.kind != CLQ_LR_SCHEDULE_CONSTANT || trainer->config.learning_rate ||
            clq_lr_warmup_steps(&trainer->config.schedule) > 0;

@@ -66,6 +66,13 @@ static uint64_t train(const setting *s, const char *folder, uint64_t every, uint
         assert_ok(clq_checkpoints_open(
             &(clq_checkpoints_config){.folder = folder, .every = every, .keep = 2, .resume = true}, &checkpoints));
         assert_ok(clq_checkpoints_restore(checkpoints, trainer, data, &from));
+        const uint64_t batches = clq_dataset_batches(data);
+        uint64_t epoch = 77, batch = 77;
+        assert_int_equal(clq_checkpoints_continue_at(checkpoints, &epoch, &batch), from > 0);
+        if (from == 0)
+            assert_true(epoch == 77 && batch == 77);
+        else if (s->options.accumulate <= 1)
+            assert_true(batch > 0 && batch <= batches && epoch * batches + batch == from);
     }
     r->told = from;
     r->stop = stop_at;

@@ -584,6 +584,7 @@ static void rates_are_set_between_steps(void **state) {
     assert_ok(open_trainer(plain, specs[1], &config, &trainer));
     config.optimizer.values[0] = 0.5;
     assert_ok(open_trainer(plain, specs[1], &config, &other));
+    assert_true(clq_trainer_next_learning_rate(other) == 0.5);
     assert_ok(clq_trainer_set_learning_rate(trainer, 0.5)); /* before the first */
     assert_ok(clq_step(trainer, &batch));
     assert_ok(clq_step(other, &batch));
@@ -593,6 +594,7 @@ static void rates_are_set_between_steps(void **state) {
     assert_ok(clq_trainer_set_learning_rate(trainer, 0.125));
     assert_ok(clq_step_read(trainer, &info));
     assert_true(info.lr == 0.5); /* of the update that was made */
+    assert_true(clq_trainer_next_learning_rate(trainer) == 0.125);
     assert_ok(clq_step(trainer, &batch));
     assert_ok(clq_step_read(trainer, &info));
     assert_true(info.lr == 0.125);
@@ -607,6 +609,9 @@ static void rates_are_set_between_steps(void **state) {
     assert_ok(clq_lr_schedule_parse("cosine:decay_steps=10", &config.schedule));
     assert_ok(open_trainer(plain, specs[0], &config, &trainer));
     assert_fails(CLQ_ERROR_STATE, "schedule", clq_trainer_set_learning_rate(trainer, 0.1));
+    assert_true(clq_trainer_next_learning_rate(trainer) == 0.5);
+    for (int i = 0; i < 5; i++) assert_ok(clq_step(trainer, &batch));
+    assert_true(fabs(clq_trainer_next_learning_rate(trainer) - 0.25) < 1e-12); /* half of the cosine */
     clq_trainer_destroy(trainer);
 }
 
