@@ -92,8 +92,8 @@ def text_of(value: Any) -> str | None:
         return value
     if isinstance(value, bool):
         return str(int(value))
-    if isinstance(value, (int, float)):
-        return repr(value)
+    if isinstance(value, (int, float)):  # NumPy's float64 is a float, too, whose repr has its type
+        return repr(float(value) if isinstance(value, float) else int(value))
     if isinstance(value, Mapping):
         return ",".join(f"{key}={text_of(one)}" for key, one in value.items())
     if isinstance(value, (list, tuple)):

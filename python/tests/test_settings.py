@@ -40,6 +40,7 @@ def test_each_setting_that_has_a_default_takes_it():
         (64, "64"),
         (0.5, "0.5"),
         (np.float32(0.25), "0.25"),
+        (np.float64(0.99), "0.99"),
         (np.int64(7), "7"),
         ("norm=1", "norm=1"),
         ([3, 1], "3,1"),
