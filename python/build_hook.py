@@ -47,6 +47,7 @@ class Library(BuildHookInterface):
         build_data["pure_python"] = False
         build_data["tag"] = "py3-none-" + sysconfig.get_platform().replace("-", "_").replace(".", "_")
         build_data["force_include"].update({str(path): f"clique_opencl/lib/{name}" for path, name in taken.items()})
+        build_data["force_include"][str(HERE.parent / "LICENSE")] = "clique_opencl/LICENSE"
 
 
 def get_metadata_hook() -> type[MetadataHookInterface]:
