@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes as c
 import sys
 import time
@@ -11,7 +12,7 @@ from . import _abi as abi
 from . import errors
 from ._interrupt import Interruption
 from ._library import library
-from .callbacks import Callback, EarlyStopping, _Native
+from .callbacks import Callback, EarlyStopping, LearningRateScheduler, _Native
 from .history import History
 
 if TYPE_CHECKING:
@@ -47,7 +48,10 @@ class Fit:
         self.stopping = False
         self._failure: BaseException | None = None
         self._initial = self._epochs = 0
-        self._batch, self._step = -1, 0
+        self._epoch, self._batch, self._step = 0, -1, 0
+        self.epochs_begun = 0
+        self._count: int | None = None
+        self.interruption = Interruption()
         self._told = 0.0
         self._line_open = False
 
@@ -59,6 +63,7 @@ class Fit:
         self, epochs: int | None, initial_epoch: int, steps: int, checkpoints: Any, interruption: Interruption
     ) -> None:
         """epochs: the number of the last one, counted from 1; None: 1, or as many as steps needs."""
+        self.interruption = interruption
         needed = -(-steps // self._updates()) if steps else 1
         total = max(int(epochs) - initial_epoch, 0) if epochs is not None else needed
         if total == 0:
@@ -66,22 +71,33 @@ class Fit:
         self._initial = initial_epoch
         self._epochs = initial_epoch + (min(total, needed) if steps else total)
         self.history.params = {"epochs": self._epochs, "steps": self._batches(), "verbose": self.verbose}
-        held = [self._struct_of(i, one) for i, one in enumerate(self.callbacks)] + self._begins()
-        array = (abi.clq_callback * max(len(held), 1))(*held)
+        self._epoch, self._batch = self._place(checkpoints)
+        self.epochs_begun = self._epoch
+        structs = [self._struct_of(i, one) for i, one in enumerate(self.callbacks)] + self._begins()
+        array = (abi.clq_callback * max(len(structs), 1))(*structs)
+        # What a callback, or another thread, closes meanwhile is destroyed behind the fit.
+        held_validation = self.validation.pointer if self.validation else None
+        held_checkpoints = checkpoints.pointer if checkpoints else None
         config = abi.clq_fit_config(
             epochs=total if epochs is not None else 0 if steps else 1,
             steps=steps,
-            validation=self.validation.pointer if self.validation else None,
+            validation=held_validation.value if held_validation else None,
             on_progress=abi.ON_PROGRESS(self._guarded(self._on_progress)),
             on_epoch=abi.ON_EPOCH(self._guarded(self._on_epoch)),
-            checkpoints=checkpoints.pointer if checkpoints else None,
-            callbacks=array if held else None,
-            callback_count=len(held),
+            checkpoints=held_checkpoints.value if held_checkpoints else None,
+            callbacks=array if structs else None,
+            callback_count=len(structs),
         )
-        status = library.raw("fit_sized")(
-            self.trainer.pointer, self.data.pointer, c.byref(config), c.sizeof(config)
-        )
+        with contextlib.ExitStack() as stack:
+            for one in self.callbacks:
+                if isinstance(one, _Native):
+                    stack.enter_context(one.holding())
+            status = library.raw("fit_sized")(
+                self.trainer.pointer, self.data.pointer, c.byref(config), c.sizeof(config)
+            )
+        del held_validation, held_checkpoints
         self._end_line()
+        self.epochs_begun += bool(status)  # in its middle
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
@@ -89,11 +105,25 @@ class Fit:
             raise library.failure(status)
 
     def _batches(self) -> int:
-        return library.dataset_batches(self.data.pointer)
+        """Of an epoch; as a callback may close the data, they are counted once."""
+        if self._count is None:
+            self._count = library.dataset_batches(self.data.pointer)
+        return self._count
 
     def _updates(self) -> int:
         """Of an epoch."""
         return max(-(-self._batches() // self.trainer.accumulate), 1)
+
+    def _place(self, checkpoints: Any) -> tuple[int, int]:
+        """The epoch of this fit that begins or goes on, and the update in it that was told last; -1: none was."""
+        place = checkpoints.continues_at() if checkpoints else None
+        return (place[0], place[1] // self.trainer.accumulate - 1) if place else (0, -1)
+
+    def _hook(self, function: Any, *arguments: Any) -> None:
+        """Calls a program's own callback. Others than the trainer, that took weights before, have older ones."""
+        self.model._advance()
+        with self.interruption.hook():
+            function(*arguments)
 
     def _guarded(self, function: Any) -> Any:
         """A function that the library calls: what it raises ends the fit."""
@@ -115,12 +145,13 @@ class Fit:
     def _struct_of(self, index: int, callback: Any) -> abi.clq_callback:
         if isinstance(callback, _Native):
             return callback.pointer
-        callback.model, callback.params = self.model, self.history.params
+        callback.set_params(self.history.params)
+        callback.set_model(self.model)
 
         def end(_context: Any, _trainer: Any, _status: int) -> int:
             # Called in any case: what failed before stays the failure.
             try:
-                callback.on_train_end(self._last_logs())
+                self._hook(callback.on_train_end, self._last_logs())
             except BaseException as failure:
                 self._failure = self._failure or failure
                 return _INTERRUPTED
@@ -128,11 +159,11 @@ class Fit:
 
         struct = abi.clq_callback(
             name=f"{type(callback).__name__} {index}".encode(),
-            on_begin=abi.BEGIN(self._guarded(lambda *_: callback.on_train_begin({}))),
+            on_begin=abi.BEGIN(self._guarded(lambda *_: self._hook(callback.on_train_begin, {}))),
             on_epoch=abi.EPOCH(
                 self._guarded(
-                    lambda _c, _t, info: callback.on_epoch_end(
-                        self._initial + info.contents.epoch, self._last_logs()
+                    lambda _c, _t, info: self._hook(
+                        callback.on_epoch_end, self._initial + info.contents.epoch, self._last_logs()
                     )
                 )
             ),
@@ -148,12 +179,20 @@ class Fit:
         if not own:
             return []
 
-        def begin(epoch: int) -> None:
+        def begin(epoch: int, anew: bool = True) -> None:
             for one in own:
-                one.on_epoch_begin(epoch, {})
+                if anew or not isinstance(one, LearningRateScheduler):
+                    self._hook(one.on_epoch_begin, epoch, {})
+
+        def go_on_or_begin() -> None:
+            # A fit that goes on in the middle of an epoch has that epoch's rate from its checkpoint: a schedule would
+            # change it twice. An epoch that was trained already, and is only told yet, begins no more.
+            if self._initial + self._epoch < self._epochs and self._batch + 1 < self._updates():
+                begin(self._initial + self._epoch, anew=self._batch < 0)
 
         def go_on(_context: Any, _trainer: Any, info: Any) -> None:
             self._batch = -1
+            self._epoch = info.contents.epoch + 1
             epoch = self._initial + info.contents.epoch + 1
             stopped = any(isinstance(one, EarlyStopping) and one.stopped for one in self.callbacks)
             if epoch < self._epochs and not self.stopping and not stopped:
@@ -162,7 +201,7 @@ class Fit:
         return [
             abi.clq_callback(
                 name=b"epochs",
-                on_begin=abi.BEGIN(self._guarded(lambda *_: begin(self._initial))),
+                on_begin=abi.BEGIN(self._guarded(lambda *_: go_on_or_begin())),
                 on_epoch=abi.EPOCH(self._guarded(go_on)),
             )
         ]
@@ -170,7 +209,7 @@ class Fit:
     def _tell_step(self, callback: Callback, info: abi.clq_step_info) -> None:
         metrics = info.metrics
         logs = {metrics.names[i].decode(): metrics.values[i] for i in range(metrics.count)}
-        callback.on_train_batch_end(self._batch_of(info.step), {"loss": info.loss, **logs})
+        self._hook(callback.on_train_batch_end, self._batch_of(info.step), {"loss": info.loss, **logs})
 
     def _batch_of(self, step: int) -> int:
         """Of the present epoch, from 0. Several callbacks are told of one step."""
@@ -192,6 +231,7 @@ class Fit:
         if self.validation:
             logs |= logs_of(it.validation, "val_")
         epoch = self._initial + it.epoch
+        self.epochs_begun = it.epoch + 1
         self.history._add(epoch, logs, it.train.seconds, it.train.input_s)
         if self.verbose:
             rate = it.train.samples / it.train.seconds if it.train.seconds > 0.0 else 0.0

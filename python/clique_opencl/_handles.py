@@ -6,9 +6,10 @@ system), so they may be closed, or collected, in any order: each is destroyed wh
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from . import errors
@@ -23,25 +24,53 @@ class _Owned:
         self.pointer = pointer
         self.destroy = destroy
         self.needs = needs
-        self.holders = 1
-        self.lock = threading.Lock()
-        for need in needs:
-            need.hold()
+        # A holder is an entry; the first one taken goes last. The collector may come between any two lines, in this
+        # thread, and let another holder go: so the lock is re-entrant, and who takes the first entry out is the last.
+        self.holders = [True]
+        self.lock = threading.RLock()
+        for i, need in enumerate(needs):
+            if not need.hold():
+                destroy(pointer)
+                for held in needs[:i]:
+                    held.let_go()
+                raise errors.StateError("what this object needs was closed meanwhile")
 
-    def hold(self) -> None:
+    def hold(self) -> bool:
+        """False: it is destroyed already."""
         with self.lock:
-            self.holders += 1
+            if not self.holders:
+                return False
+            self.holders.append(False)
+            return True
 
     def let_go(self) -> None:
         with self.lock:
-            self.holders -= 1
-            last = self.holders == 0
+            last = self.holders.pop()
         if not last:
             return
         self.destroy(self.pointer)
         self.pointer = None
         for need in self.needs:
             need.let_go()
+
+
+class _Held:
+    """A pointer as an argument, which holds the object for as long as anything has it, as a call has its arguments. So
+    an object that is closed meanwhile is destroyed behind the call."""
+
+    __slots__ = ("_as_parameter_", "_owned")  # the first is what ctypes takes in place of this
+
+    def __init__(self, owned: _Owned) -> None:
+        self._as_parameter_ = owned.pointer
+        self._owned = owned
+
+    @property
+    def value(self) -> int:
+        """For a member of a struct, which holds nothing."""
+        return self._as_parameter_.value
+
+    def __del__(self) -> None:
+        self._owned.let_go()
 
 
 class Handle:
@@ -53,9 +82,20 @@ class Handle:
 
     @property
     def pointer(self) -> Any:
-        if not self._finalizer.alive:
+        """For a call; kept in a variable, it holds the object for more than one."""
+        if not self._finalizer.alive or not self._owned.hold():
             raise errors.StateError(f"this {type(self).__name__} is closed")
-        return self._owned.pointer
+        return _Held(self._owned)
+
+    @contextlib.contextmanager
+    def holding(self) -> Iterator[None]:
+        """Keeps the object for a while, also if it is closed meanwhile."""
+        if not self._finalizer.alive or not self._owned.hold():
+            raise errors.StateError(f"this {type(self).__name__} is closed")
+        try:
+            yield
+        finally:
+            self._owned.let_go()
 
     @property
     def closed(self) -> bool:

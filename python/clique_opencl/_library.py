@@ -79,6 +79,7 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "clq_trainer_replica": (STATUS, [_p, c.c_uint, _P(abi.clq_device_info), _P(_size)]),
     "clq_trainer_device_bytes": (c.c_uint64, [_p]),
     "clq_trainer_set_learning_rate": (STATUS, [_p, c.c_double]),
+    "clq_trainer_next_learning_rate": (c.c_double, [_p]),
     "clq_trainer_stop": (None, [_p]),
     "clq_trainer_wait": (STATUS, [_p]),
     "clq_step_read_sized": (STATUS, [_p, _P(abi.clq_step_info), _size]),
@@ -128,6 +129,7 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "clq_checkpoints_open_sized": (STATUS, [_P(abi.clq_checkpoints_config), _size, _P(_p)]),
     "clq_checkpoints_close": (None, [_p]),
     "clq_checkpoints_restore": (STATUS, [_p, _p, _p, _P(c.c_uint64)]),
+    "clq_checkpoints_continue_at": (c.c_bool, [_p, _P(c.c_uint64), _P(c.c_uint64)]),
     "clq_checkpoints_save": (STATUS, [_p, _p, _p]),
     "clq_checkpoints_wait": (None, [_p]),
     # groups
@@ -226,7 +228,8 @@ class _Library:
         return getattr(self, name).raw
 
 
-# The commands have PoCL compile a kernel once in place of twice; so has this package, if nobody said otherwise.
+# The commands have PoCL compile a kernel once in place of twice; so has this package, if nobody said otherwise. That
+# holds for the whole process and for programs that it starts, as the guide tells.
 os.environ.setdefault("POCL_WORK_GROUP_SPECIALIZATION", "0")
 library = _Library()
 

@@ -52,8 +52,17 @@ class Callback:
     def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
         """After an update; batch counts from 0 in its epoch. logs: loss and metrics of its samples."""
 
+    def set_model(self, model: Model) -> None:
+        """Called before on_train_begin."""
+        self.model = model
+
+    def set_params(self, params: dict[str, Any]) -> None:
+        """Called before on_train_begin."""
+        self.params = params
+
     def _wants_steps(self) -> bool:
-        return type(self).on_train_batch_end is not Callback.on_train_batch_end
+        """Whether the class, or the object, has a hook of its own for steps."""
+        return getattr(self.on_train_batch_end, "__func__", None) is not Callback.on_train_batch_end
 
     def _check(self) -> None:
         for hook in _NOT_CARRIED:
@@ -74,19 +83,16 @@ class LambdaCallback(Callback):
         on_train_end: Callable[..., None] | None = None,
         on_train_batch_end: Callable[..., None] | None = None,
     ) -> None:
-        self._functions = {
+        functions = {
             "on_epoch_begin": on_epoch_begin,
             "on_epoch_end": on_epoch_end,
             "on_train_begin": on_train_begin,
             "on_train_end": on_train_end,
             "on_train_batch_end": on_train_batch_end,
         }
-        for name, function in self._functions.items():
+        for name, function in functions.items():
             if function is not None:
                 setattr(self, name, function)
-
-    def _wants_steps(self) -> bool:
-        return self._functions["on_train_batch_end"] is not None
 
 
 class LearningRateScheduler(Callback):
@@ -113,6 +119,13 @@ class _Native(Handle):
         self._struct = abi.clq_callback()
         make(c.byref(self._struct))
         super().__init__(self._struct, lambda struct: library.callback_destroy(c.byref(struct)))
+
+    @property
+    def pointer(self) -> abi.clq_callback:
+        """The struct. A fit keeps it by `holding`."""
+        if self.closed:
+            raise errors.StateError(f"this {type(self).__name__} is closed")
+        return self._struct
 
 
 _MODES = {"auto": 0, "min": 1, "max": 2}

@@ -15,6 +15,7 @@ from ._handles import Handle
 from ._library import encode, library
 
 Arrays = Any  #: an array, a sequence of arrays, or a mapping of names to arrays
+_ALL = c.c_size_t(-1).value  # shuffles the whole set
 _EXACT = 1 << 24  # float32 has all whole numbers up to here
 
 
@@ -69,8 +70,11 @@ class Dataset(Handle):
     it by 255, with the exceptions of docs/data.md (a model that begins with Rescaling, tokens); all other types become
     float32, and so do bytes if another input has another type. (``Model.fit`` takes arrays as Keras does: it makes
     float32 of bytes, too, and divides nothing.)
-    y: labels (n, …) for each output; whole numbers or floats. None: no labels, for prediction. sample_weight: (n).
+    y: labels (n, …) for each output; whole numbers or floats. None: no labels, for prediction alone. sample_weight: (n).
     """
+
+    labelled: bool  #: whether samples have labels: without, a dataset is for prediction alone
+    _stages: tuple[int, bool, bool] | None = None  # batch, shuffled, without a smaller last batch; None: none were set
 
     def __init__(self, x: Arrays, y: Arrays | None = None, sample_weight: Any = None) -> None:
         inputs = arrays_of(x, None, "x")
@@ -98,6 +102,7 @@ class Dataset(Handle):
         Handle.__init__(made, pointer, library.dataset_destroy)
         if window is not None:
             library.dataset_window(made.pointer, window)
+        made.labelled = True
         return made
 
     def _make(self, inputs: Sequence[np.ndarray], labels: Sequence[np.ndarray] | None, weights: Any) -> None:
@@ -110,6 +115,8 @@ class Dataset(Handle):
                     if count
                     else f"{what}: expected at least one sample, not an array {array.shape}"
                 )
+            if array.size == 0:
+                raise errors.ArgumentError(f"{what}: a sample has no value in an array {array.shape}")
         # Labels are copied, but of none a byte of each is looked at where there are none: zeros serve.
         held = [_labels(one, "y") for one in labels] if labels else [(np.zeros(count, np.int32), abi.Dtype.I32)]
         kind = abi.Dtype.U8 if first.dtype == np.uint8 else abi.Dtype.F32
@@ -130,6 +137,7 @@ class Dataset(Handle):
             c.byref(pointer),
         )
         super().__init__(pointer, library.dataset_destroy)
+        self.labelled = bool(labels)
         for one in inputs[1:]:
             library.dataset_add_samples(pointer, one.ctypes.data, kind, _elements(one))
         for array, dtype in held[1:]:
@@ -140,8 +148,19 @@ class Dataset(Handle):
                 raise errors.ArgumentError(f"sample_weight: expected ({count},), not {array.shape}")
             library.dataset_set_weights(pointer, array.ctypes.data)
 
+    def _cut(self, batch: int, shuffle: bool, seed: int, drop_remainder: bool = False) -> None:
+        """Starts over at the first batch of epoch 0."""
+        held = self.pointer
+        library.dataset_shuffle(held, _ALL if shuffle else 0, seed)
+        library.dataset_batch(held, batch, drop_remainder)
+        library.dataset_prefetch(held, -1)
+        self._stages = batch, shuffle, drop_remainder
+
     def _info(self) -> abi.clq_dataset_info:
-        return library.dataset_get_info(self.pointer).contents
+        held = self.pointer
+        info = abi.clq_dataset_info()
+        c.pointer(info)[0] = library.dataset_get_info(held).contents
+        return info
 
     def __len__(self) -> int:
         return self._info().samples
@@ -170,4 +189,5 @@ class Dataset(Handle):
     def label_by_samples(self, factor: float = 1.0) -> Dataset:
         """Labels are the samples times `factor`, for autoencoders; returns the dataset."""
         library.dataset_label_by_samples(self.pointer, factor)
+        self.labelled = True
         return self

@@ -90,6 +90,11 @@ class System(Handle):
         )
         pointer = c.c_void_p()
         library.system_open(c.byref(config), c.byref(pointer))
+        self._own(pointer)
+
+    def _own(self, pointer: c.c_void_p) -> None:
+        # Testing and selecting are one thread's at a time, while nobody reads (clique/device.h).
+        self.use = threading.RLock()
         super().__init__(pointer, library.system_close)
 
     @classmethod
@@ -98,7 +103,7 @@ class System(Handle):
         pointer = c.c_void_p()
         library.settings_open_system(settings.pointer, c.byref(pointer))
         made = cls.__new__(cls)
-        Handle.__init__(made, pointer, library.system_close)
+        made._own(pointer)
         return made
 
     @classmethod
@@ -111,10 +116,12 @@ class System(Handle):
 
     def devices(self, *, test: bool = False) -> list[Device]:
         """All devices. test: run the start-up test of those that had none yet, which says whether each is usable."""
-        if test:
-            library.system_test_devices(self.pointer)
-        count = library.system_device_count(self.pointer)
-        return [Device._of(library.system_device_info(self.pointer, i).contents) for i in range(count)]
+        held = self.pointer
+        with self.use:
+            if test:
+                library.system_test_devices(held)
+            count = library.system_device_count(held)
+            return [Device._of(library.system_device_info(held, i).contents) for i in range(count)]
 
     def select(self, spec: str | int | Device | Iterable[int | Device] | None = None) -> Selection:
         """The devices of a training or a group. spec: as of ``--devices`` ("0,2", "gpu", "cpu/2", "auto"), a number, a
@@ -127,9 +134,11 @@ class Selection:
 
     def __init__(self, system: System, spec: str | int | Device | Iterable[int | Device] | None) -> None:
         self.system = system
+        self._held = system.pointer  # the devices are the system's, also if its handle is closed
         self.spec = _spec_text(spec)
         self._devices = abi.clq_devices()
-        library.devices_select(system.pointer, encode(self.spec), c.byref(self._devices))
+        with system.use:
+            library.devices_select(self._held, encode(self.spec), c.byref(self._devices))
 
     def __len__(self) -> int:
         return self._devices.count

@@ -75,7 +75,8 @@ class Group(Handle):
         pointer = c.c_void_p()
         queues = self._queues
         try:
-            library.group_create(ranks, len(ranks), c.byref(config), c.byref(pointer))
+            with selection.system.use:
+                library.group_create(ranks, len(ranks), c.byref(config), c.byref(pointer))
         except BaseException:
             _release(queues)
             raise
@@ -94,13 +95,20 @@ class Group(Handle):
     def _slices(self, bytes_of_rank: int) -> Any:
         """Memory of each rank, of which a group keeps what it had."""
         if not self._memory or self._memory[0][1] < bytes_of_rank:
-            for memory, _ in self._memory:
+            before, self._memory = self._memory, []
+            for memory, _ in before:
                 library.group_free(self.pointer, memory)
-            self._memory = []
-            for rank in range(len(self)):
-                memory = c.c_void_p()
-                library.group_alloc(self.pointer, rank, max(bytes_of_rank, 1), c.byref(memory))
-                self._memory.append((memory, bytes_of_rank))
+            made: list[tuple[Any, int]] = []
+            try:
+                for rank in range(len(self)):
+                    memory = c.c_void_p()
+                    library.group_alloc(self.pointer, rank, max(bytes_of_rank, 1), c.byref(memory))
+                    made.append((memory, bytes_of_rank))
+            except BaseException:
+                for memory, _ in made:
+                    library.group_free(self.pointer, memory)
+                raise
+            self._memory = made
         return [memory for memory, _ in self._memory]
 
     def _arrays(self, given: Sequence[Any]) -> tuple[list[np.ndarray], abi.Dtype]:
@@ -120,6 +128,7 @@ class Group(Handle):
         self, arrays: Sequence[np.ndarray | None], result_elements: int, dtype: np.dtype, call: Any
     ) -> list[np.ndarray]:
         """Arrays at the begin of each rank's memory, results behind them. call: (in, out)."""
+        held = self.pointer  # and so its queues
         size = max((one.nbytes for one in arrays if one is not None), default=0)
         at = -(-size // 64) * 64
         memory = self._slices(at + result_elements * dtype.itemsize)
@@ -133,6 +142,7 @@ class Group(Handle):
             result = np.empty(result_elements, dtype)
             queue.read(where, at, result)
             results.append(result)
+        del held
         return results
 
     # ---- collectives ----
@@ -238,6 +248,11 @@ class Group(Handle):
                 return c.string_at(text.value or 0).decode() if text.value else ""
             finally:
                 _libc_free(text)
+
+    def close(self) -> None:
+        """Gives back the devices' memory. Waits for the call that is under way in another thread."""
+        with self._lock:
+            super().close()
 
     def abort(self) -> None:
         """Ends all calls under way and to come. From any thread."""

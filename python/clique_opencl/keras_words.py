@@ -84,10 +84,9 @@ def optimizer_settings(given: Any) -> dict[str, Any]:
         ):
             hint = _OPTIMIZER_HINT.get(key, "the library has no such hyper-parameter")
             raise errors.UnsupportedError(f"optimizer {name}: {key}={value!r} is not supported: {hint}")
-    # Keras decays all variables but those that were named by hand, which its config does not tell.
-    if getattr(given, "_exclude_from_weight_decay_pattern", None) or getattr(
-        given, "_exclude_from_weight_decay_cache", None
-    ):
+    # Keras decays all variables but those that were named by hand, which its config does not tell. (What it has found
+    # out of each variable, in a cache, says nothing: an update fills that in any case.)
+    if any(getattr(given, "_exclude_from_weight_decay" + kind, None) for kind in ("", "_pattern")):
         raise errors.UnsupportedError(
             f"optimizer {name}: exclude_from_weight_decay is not read: compile(no_decay='bias,…') names these variables"
         )

@@ -29,7 +29,6 @@ from .history import History
 from .settings import Settings, Use, describe, find
 
 _BATCH = 32  # Keras's
-_ALL = c.c_size_t(-1).value  # shuffles the whole set
 
 
 def _shape(shape: abi.clq_shape) -> tuple[int, ...]:
@@ -48,9 +47,10 @@ class _Trainer(Handle):
 
     def __init__(self, model: Model, config: abi.clq_trainer_config, selection: Selection) -> None:
         pointer = c.c_void_p()
-        library.trainer_create_sized(
-            model.pointer, c.byref(selection._devices), c.byref(config), c.sizeof(config), c.byref(pointer)
-        )
+        with selection.system.use:
+            library.trainer_create_sized(
+                model.pointer, c.byref(selection._devices), c.byref(config), c.sizeof(config), c.byref(pointer)
+            )
         super().__init__(pointer, library.trainer_destroy, (model, selection.system))
         self.is_bytes = config.sample_dtype == abi.Dtype.U8
         self.batch = config.global_batch
@@ -59,7 +59,7 @@ class _Trainer(Handle):
         self.class_weight: str | None = None
         self.stopped = False  # by Ctrl-C, perhaps behind its last work: then it stops at its next
         self.version = -1  # of the model's weights that it has
-        self.first_rate = config.optimizer.values[0]
+        self.rate: float | None = None  # that a program set
         self.accumulate = max(config.strategy_options.accumulate, 1)
 
     def serves(self, is_bytes: bool, batch: int, weighted: bool) -> bool:
@@ -82,10 +82,13 @@ class Model(Handle):
         self._settings: Settings | None = None
         self._selection: Selection | None = None
         self._metrics_given = False
-        self._lost = False  # the weights, with a trainer that failed
-        self._fits = 0
+        self._updated = False  # whether the trainer made updates since it was made or compiled
+        self._lost = False  # with a device that failed in a fit; nothing else has had the weights since
+        self._epochs = 0  # of the data, that the next fit begins behind: each has its order
         self._fit: Fit | None = None
-        self._rate: tuple[int, float] | None = None
+        self._rate: float | None = None  # that a program set, and no trainer has yet
+        self._was_on_devices = False  # then layers may be frozen no more
+        self._keras_ready = True  # to be saved as .keras, if it ever can
         self._infos = self._read_variables()
 
     # ---- making one ----
@@ -97,9 +100,16 @@ class Model(Handle):
         pointer = c.c_void_p()
         shape = _shape_struct(input_shape or ())
         library.model_builtin_for(encode(name), shape, classes, c.byref(pointer))
-        with contextlib.suppress(errors.UnsupportedError):  # then saving as .keras says so
-            library.model_prepare_keras(pointer)
-        return cls(pointer)
+        made = cls(pointer)
+        made._keras_ready = False
+        return made
+
+    def _prepare_keras(self) -> None:
+        """Of a model that was made by name: behind `freeze`, and before its first trainer."""
+        if not self._keras_ready:
+            with contextlib.suppress(errors.UnsupportedError):  # then saving as .keras says so
+                library.model_prepare_keras(self.pointer)
+            self._keras_ready = True
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], *, input_shape: Any = None) -> Model:
@@ -146,12 +156,12 @@ class Model(Handle):
 
     def to_json(self) -> str:
         """The model as JSON of Keras 3: what it was read from, else a Functional model."""
-        if self._keras_text is None:
-            with tempfile.TemporaryDirectory(prefix="clique-") as folder:
-                path = pathlib.Path(folder, "model.json")
-                library.model_write_keras_json(self.pointer, encode(path))
-                self._keras_text = path.read_text(encoding="utf-8")
-        return self._keras_text
+        if self._keras_text is not None:
+            return self._keras_text
+        with tempfile.TemporaryDirectory(prefix="clique-") as folder:
+            path = pathlib.Path(folder, "model.json")
+            library.model_write_keras_json(self.pointer, encode(path))
+            return path.read_text(encoding="utf-8")
 
     def to_keras(self, model: Any = None) -> Any:
         """Gives the weights to a model of Keras, which it returns. None: one that Keras makes of `to_json`."""
@@ -159,8 +169,9 @@ class Model(Handle):
             import keras
 
             model = keras.models.model_from_json(self.to_json())
-        variables = keras_words.match(model, self.weight_names, self.weight_shapes)
-        for variable, value in zip(variables, self.get_weights()):
+        for variable, value in zip(
+            keras_words.match(model, self.weight_names, self.weight_shapes), self.get_weights()
+        ):
             variable.assign(value)
         return model
 
@@ -216,10 +227,13 @@ class Model(Handle):
         return library.model_parameter_count(self.pointer)
 
     def freeze(self, names: str) -> Model:
-        """Layers that are not trained: names with commas between, * for any characters. Before `compile`; returns the
-        model."""
-        library.model_freeze(self.pointer, encode(names))
-        self._infos = self._read_variables()
+        """Layers that are not trained: names with commas between, * for any characters. Before the model is on devices;
+        returns the model."""
+        with self._lock:
+            if self._was_on_devices:
+                raise errors.StateError("freeze: the model is on devices already: freeze layers before anything else")
+            library.model_freeze(self.pointer, encode(names))
+            self._infos = self._read_variables()
         return self
 
     def _input_names(self) -> list[str] | None:
@@ -252,7 +266,8 @@ class Model(Handle):
 
         optimizer: a name with Keras's defaults, "sgd:lr=0.1,momentum=0.9", or an optimizer of Keras. loss: a name,
         "huber:delta=2", or a loss of Keras; of several outputs a list, or a mapping of outputs' names. metrics: names;
-        of several outputs a mapping of names to names. loss_weights: a mapping or a list. strategy, devices: as of
+        of several outputs a mapping of outputs' names, or a list with one entry for each; a single name
+        is all outputs'. loss_weights: a mapping or a list. strategy, devices: as of
         ``--strategy`` and ``--devices``. batch: the global batch if `fit` is not given one.
 
         settings: any setting of a training with underscores for dashes, such as ``clip="norm=1"``,
@@ -281,17 +296,26 @@ class Model(Handle):
             of_system = of_system or (bool(use & Use.SYSTEM) and value is not None)
             values.set(keyword, value)
         selection = devices
+        if isinstance(selection, Selection) and of_system:
+            raise errors.ArgumentError(
+                "compile: devices is a Selection, whose System has its settings: give these to that System"
+            )
         if not isinstance(selection, Selection):
             system = System._of(values) if of_system else System.default()
             selection = system.select(selection)
         with self._lock:
+            self._refuse_in_fit("compile")
             self._hold_weights()
             self._drop_trainers()
             self._settings, self._selection = values, selection
             self._metrics_given = bool(metrics)
             self._batch = batch if per_replica is None else int(per_replica) * len(selection)
-            self._rate, self._fits = None, 0
+            self._updated, self._rate, self._epochs = False, None, 0
             self._seed = int(settings.get("seed") or 0)
+
+    def _refuse_in_fit(self, what: str) -> None:
+        if self._fit:
+            raise errors.StateError(f"{what}: a callback may not call it: the fit needs the model as it is")
 
     def _of_outputs(self, what: str, given: Any, text: Any) -> Any:
         names = self.output_names
@@ -301,16 +325,19 @@ class Model(Handle):
                     raise errors.ArgumentError(
                         f"{what}: the model has no output {name!r}, only {', '.join(names)}"
                     )
-            return {name: text(one) for name, one in given.items()}
+            given = [given.get(name) for name in names] if what == "metrics" else given
+            if isinstance(given, Mapping):
+                return {name: text(one) for name, one in given.items()}
         is_list = isinstance(given, (list, tuple))
         nested = is_list and any(isinstance(one, (list, tuple)) for one in given)
-        if not is_list or (what == "metrics" and not nested):
+        if not is_list or (what == "metrics" and not nested and len(names) == 1):
             return text(given)
         if len(given) != len(names):
             raise errors.ArgumentError(f"{what}: expected one for each of the {len(names)} outputs, not {len(given)}")
         if len(names) == 1:
             return text(given[0])
-        return {name: text(one) for name, one in zip(names, given) if one is not None}
+        # An output whose metrics are left out has none, where the library's default would be accuracy.
+        return {name: text(one) for name, one in zip(names, given) if one is not None or what == "metrics"}
 
     # ---- trainers ----
 
@@ -336,12 +363,21 @@ class Model(Handle):
             values.append(array)
         return values
 
-    def _give_weights(self, trainer: _Trainer) -> None:
-        """To a trainer that has others."""
+    def _advance(self) -> None:
+        """The trainer has made updates: whoever else has weights has older ones."""
+        assert self._trainer
+        self._version += 1
+        self._trainer.version = self._version
+
+    def _give_weights(self, trainer: _Trainer, lost_too: bool = False) -> None:
+        """To a trainer that has others. lost_too: a trainer that will get weights otherwise may be without."""
         if trainer.version == self._version:
             return
-        if self._lost and self._pending is None:
-            raise errors.StateError("the trainer failed, and the weights are lost: set or load weights")
+        if self._lost and not lost_too:
+            raise errors.StateError(
+                "the trainer failed, and the weights are lost: give the model some by set_weights or "
+                "load_weights, or go on by fit(checkpoint=…, resume=True)"
+            )
         if self._file:
             library.trainer_load(trainer.pointer, encode(self._file.path))
             self._file.remove()
@@ -356,6 +392,7 @@ class Model(Handle):
     def _new_trainer(
         self, is_bytes: bool, batch: int, weighted: bool, class_weight: str | None, inference: bool
     ) -> _Trainer:
+        self._prepare_keras()
         settings, selection = self._settings, self._selection
         if settings is None:
             settings = Settings()
@@ -369,14 +406,17 @@ class Model(Handle):
         config.sample_dtype = abi.Dtype.U8 if is_bytes else abi.Dtype.F32
         config.sample_weights = weighted
         config.inference_only = inference
+        self._was_on_devices = True
         trainer = _Trainer(self, config, selection)
         trainer.class_weight = class_weight
         return trainer
 
-    def _to_train(self, data: Dataset, batch: int, weighted: bool, class_weight: str | None) -> _Trainer:
+    def _to_train(
+        self, data: Dataset, batch: int, weighted: bool, class_weight: str | None, lost_too: bool = False
+    ) -> _Trainer:
         old = self._trainer
         if old and old.serves(data.is_bytes, batch, weighted) and old.class_weight == class_weight:
-            self._give_weights(old)
+            self._give_weights(old, lost_too)
             return old
         new = self._new_trainer(
             data.is_bytes,
@@ -385,24 +425,26 @@ class Model(Handle):
             class_weight,
             inference=False,
         )
-        if old and self._step():
+        rate = old.rate if old else self._rate
+        if old and self._updated:
             _carry_over(old, new)
-        elif self._rate:
-            library.trainer_set_learning_rate(new.pointer, self._rate[1])
-        self._give_weights(new)
+        elif rate is not None:
+            library.trainer_set_learning_rate(new.pointer, rate)
+            new.rate = rate
+        self._give_weights(new, lost_too)
         if old:
             old.close()
-        self._trainer = new
+        self._trainer, self._rate = new, None
         return new
 
-    def _to_read(self, is_bytes: bool, batch: int, weighted: bool) -> _Trainer:
+    def _to_read(self, is_bytes: bool, batch: int, weighted: bool, lost_too: bool = False) -> _Trainer:
         """For evaluation and prediction, whose results do not depend on the batch."""
         for one in (self._trainer, self._reader):
             if one and one.serves(is_bytes, 1, weighted):
                 self._give_weights(one)
                 return one
         trainer = self._new_trainer(is_bytes, batch, weighted, None, inference=True)
-        self._give_weights(trainer)
+        self._give_weights(trainer, lost_too)
         if self._reader:
             self._reader.close()
         self._reader = trainer
@@ -424,10 +466,17 @@ class Model(Handle):
         labels = arrays_of(y, self.output_names, "y") if y is not None else None
         return Dataset._of_values(inputs, labels, weights), True
 
-    def _cut(self, data: Dataset, batch: int, shuffle: bool, seed: int, drop_remainder: bool = False) -> None:
-        library.dataset_shuffle(data.pointer, _ALL if shuffle else 0, seed)
-        library.dataset_batch(data.pointer, batch, drop_remainder)
-        library.dataset_prefetch(data.pointer, -1)
+    def _with_labels(self, x: Any, y: Any, weights: Any, what: str) -> tuple[Dataset, bool]:
+        """Likewise, for losses."""
+        data, owned = self._dataset(x, y, weights, what)
+        if not data.labelled:
+            raise errors.ArgumentError(f"{what}: the samples have no labels: give y, or a Dataset with labels")
+        return data, owned
+
+    def _is_walked(self, data: Dataset) -> bool:
+        """Whether the present fit goes over it: its stages are the fit's. (An evaluation or a prediction comes back to
+        where the fit was.)"""
+        return bool(self._fit and any(data is one for one in (self._fit.data, self._fit.validation)))
 
     def _need_compiled(self, what: str) -> None:
         if self._settings is None:
@@ -448,6 +497,7 @@ class Model(Handle):
         sample_weight: Any = None,
         initial_epoch: int = 0,
         *,
+        validation_batch_size: int | None = None,
         steps: int = 0,
         drop_remainder: bool = False,
         checkpoint: str | os.PathLike[str] | None = None,
@@ -464,10 +514,13 @@ class Model(Handle):
         as x. Arrays become float32 and are taken as they are, bytes too; a Dataset of bytes goes by docs/data.md.
 
         epochs: None is 1, or as many as `steps` needs. steps: end after so many updates. checkpoint: a folder, from
-        which ``resume=True`` goes on bit for bit; checkpoint_every: updates between two; keep: how many stay.
-        early_stopping, reduce_lr, save_best, monitor, csv: as the options of the command. Ctrl-C ends the training
-        with a checkpoint, if there is a folder, and raises KeyboardInterrupt, as it does in `evaluate` and `predict`;
-        the weights are those of the last update.
+        which ``resume=True`` goes on bit for bit, in this process or another; checkpoint_every: updates between two; keep: how many stay.
+        early_stopping, reduce_lr, save_best, monitor, csv: as the options of the command. Keras's steps_per_epoch,
+        validation_steps and validation_freq are not there: `Dataset.take` shortens an epoch.
+
+        Ctrl-C ends the training with a checkpoint, if there is a folder, and raises KeyboardInterrupt, as it does in
+        `evaluate` and `predict`; the weights are those of the last update. That holds in the main thread of a program
+        that has no handler of its own for SIGINT; asyncio.run has one.
         """
         self._need_compiled("fit")
         with self._lock, contextlib.ExitStack() as stack:
@@ -478,21 +531,26 @@ class Model(Handle):
                     raise errors.ArgumentError("fit: validation_split and validation_data exclude each other")
                 (x, y, sample_weight), validation_data = self._split(x, y, sample_weight, validation_split)
             batch = batch_size or self._batch or _BATCH
-            data, owned = self._dataset(x, y, sample_weight, "fit")
+            data, owned = self._with_labels(x, y, sample_weight, "fit")
             if owned:
                 stack.enter_context(data)
-            validation = None
+            validation, largest = None, batch
             if validation_data is not None:
-                parts = validation_data if isinstance(validation_data, tuple) else (validation_data,)
-                validation, owned = self._dataset(*(tuple(parts) + (None, None))[:3], "validation_data")
+                validation, owned = self._with_labels(*_parts(validation_data), "validation_data")
                 if owned:
                     stack.enter_context(validation)
+                if validation is data and drop_remainder and len(data) % batch:
+                    raise errors.ArgumentError("fit: drop_remainder would leave out samples of validation_data, too")
                 if validation.is_bytes != data.is_bytes:
                     raise errors.ArgumentError("fit: samples and validation data are to be of one type")
-                self._cut(validation, batch, False, 0)
-            self._cut(data, batch, shuffle, (self._seed + self._fits) % 2**64, drop_remainder)
+                validation._cut(validation_batch_size or batch, False, 0)
+                largest = max(batch, validation_batch_size or batch)
+            # Fits of one model go on with further orders of one seed, which a checkpoint's fit can repeat.
+            data._cut(batch, shuffle, self._seed % 2**64, drop_remainder)
+            library.dataset_seek(data.pointer, self._epochs, 0)
             weighted = data.weighted or bool(validation and validation.weighted)
-            trainer = self._to_train(data, batch, weighted, _class_weight_text(class_weight))
+            goes_on = checkpoint is not None and resume
+            trainer = self._to_train(data, largest, weighted, _class_weight_text(class_weight), lost_too=goes_on)
             native = [
                 EarlyStopping.parse(_with_monitor(early_stopping, monitor)) if early_stopping else None,
                 ReduceLROnPlateau.parse(_with_monitor(reduce_lr, monitor)) if reduce_lr else None,
@@ -506,24 +564,35 @@ class Model(Handle):
             checkpoints = None
             if checkpoint is not None:
                 checkpoints = stack.enter_context(Checkpoints(checkpoint, checkpoint_every, keep, resume))
-                if resume:
-                    checkpoints.restore(trainer, data)
+                if resume and checkpoints.restore(trainer, data):
+                    self._version += 1
+                    trainer.version, trainer.rate, self._lost = self._version, None, False
+            self._give_weights(trainer)  # if it went on from nothing
             fit = Fit(self, trainer, data, validation, all_callbacks, verbose)
             self._fit = fit
+            before = self._version
             try:
-                self._version += 1  # whoever else has weights has older ones
-                trainer.version = self._version
+                self._advance()
                 with interruptible(trainer) as interruption:
                     fit.run(epochs, int(initial_epoch), int(steps), checkpoints, interruption)
-            except errors.CliqueError:
-                if library.raw("trainer_wait")(trainer.pointer):
-                    self._trainer, self._lost = None, True
-                    trainer.close()
-                raise
             finally:
                 self._fit = None
-                self._fits += 1
+                self._epochs += fit.epochs_begun
+                self._updated = True
+                self._advance()
+                if library.raw("trainer_wait")(trainer.pointer):
+                    self._lose(trainer, before)
             return fit.history
+
+    def _lose(self, trainer: _Trainer, before: int) -> None:
+        """A trainer has failed for good, and its weights with it. Those before the fit are left if a reader has them;
+        later ones that it may have are of no known update."""
+        self._trainer = None
+        trainer.close()
+        if self._reader and self._reader.version == before:
+            self._reader.version = self._version
+        else:
+            self._lost = True
 
     def _split(self, x: Any, y: Any, weights: Any, share: float) -> tuple[tuple[Any, Any, Any], Any]:
         if not 0.0 < share < 1.0:
@@ -550,21 +619,23 @@ class Model(Handle):
         x: Arrays | Dataset,
         y: Arrays | None = None,
         batch_size: int | None = None,
+        verbose: int | str = "auto",
         sample_weight: Any = None,
         return_dict: bool = False,
     ) -> Any:
-        """Loss and metrics, as Keras's evaluate: a number without metrics, else a list, or a mapping by name."""
+        """Loss and metrics, as Keras's evaluate: a number without metrics, else a list, or a mapping by name. verbose:
+        in Keras's place; nothing is printed. Keras's steps and callbacks are not there."""
         self._need_compiled("evaluate")
         with self._lock, contextlib.ExitStack() as stack:
-            data, owned = self._dataset(x, y, sample_weight, "evaluate")
+            data, owned = self._with_labels(x, y, sample_weight, "evaluate")
             if owned:
                 stack.enter_context(data)
             batch = batch_size or self._batch or _BATCH
             trainer = self._to_read(data.is_bytes, batch, data.weighted)
-            if owned:
-                self._cut(data, min(batch, trainer.batch), False, 0)
+            if self._is_walked(data):
+                self._need_order(data, "evaluate", shuffled_too=True)
             else:
-                library.dataset_batch(data.pointer, min(batch, trainer.batch), False)
+                data._cut(min(batch, trainer.batch), False, 0)
             totals = abi.clq_totals()
             _interruptibly(
                 trainer, "evaluate_sized", trainer.pointer, data.pointer, c.byref(totals), c.sizeof(totals)
@@ -574,16 +645,29 @@ class Model(Handle):
             return logs
         return list(logs.values()) if len(logs) > 1 else logs["loss"]
 
-    def predict(self, x: Arrays | Dataset, batch_size: int | None = None) -> Any:
+    def _need_order(self, data: Dataset, what: str, shuffled_too: bool) -> None:
+        """Of the data of the present fit."""
+        assert data._stages
+        batch, shuffled, drops = data._stages
+        if (shuffled and not shuffled_too) or (drops and len(data) % batch):
+            left = "shuffles it" if shuffled and not shuffled_too else "leaves its last samples out"
+            raise errors.StateError(f"{what}: the fit walks over this Dataset and {left}: give {what} another Dataset")
+
+    def predict(
+        self, x: Arrays | Dataset, batch_size: int | None = None, verbose: int | str = "auto"
+    ) -> Any:
         """The model's output for each sample (n, …) as float32, in the order of x; a list if it has several. Needs no
-        `compile`."""
+        `compile`. verbose: in Keras's place; nothing is printed. Keras's steps and callbacks are not there."""
         with self._lock, contextlib.ExitStack() as stack:
             data, owned = self._dataset(x, None, None, "predict")
             if owned:
                 stack.enter_context(data)
             batch = batch_size or _BATCH
             trainer = self._to_read(data.is_bytes, batch, False)
-            self._cut(data, min(batch, trainer.batch), False, 0)
+            if self._is_walked(data):
+                self._need_order(data, "predict", shuffled_too=False)
+            else:
+                data._cut(min(batch, trainer.batch), False, 0)
             outputs = [np.empty((len(data), *shape), np.float32) for shape in self.output_shapes]
             pointers = (c.c_void_p * len(outputs))(*(one.ctypes.data for one in outputs))
             _interruptibly(trainer, "predict_outputs", trainer.pointer, data.pointer, pointers)
@@ -604,25 +688,16 @@ class Model(Handle):
             raise errors.StateError("stop_training: no fit is under way")
         self._fit.stop()
 
-    def _step(self) -> abi.clq_step_info | None:
-        """The last update of the trainer."""
-        info = abi.clq_step_info()
-        if not self._trainer or library.raw("step_read_sized")(self._trainer.pointer, c.byref(info), c.sizeof(info)):
-            return None
-        return info
-
     @property
     def learning_rate(self) -> float:
-        """That of the last update, or that was set since. May be set, also by callbacks, unless a schedule sets it."""
+        """Of the next update; before the first fit, that of the optimizer. May be set, also by callbacks, unless a
+        schedule sets it."""
         self._need_compiled("learning_rate")
         with self._lock:
-            info = self._step()
-            if self._rate and self._rate[0] == (info.step if info else 0):
-                return self._rate[1]
-            if info:
-                return info.lr
             if self._trainer:
-                return self._trainer.first_rate
+                return library.trainer_next_learning_rate(self._trainer.pointer)
+            if self._rate is not None:
+                return self._rate
             assert self._settings is not None and self._selection is not None
             return self._settings.trainer_config(self.pointer, len(self._selection)).optimizer.values[0]
 
@@ -632,8 +707,9 @@ class Model(Handle):
         with self._lock:
             if self._trainer:
                 library.trainer_set_learning_rate(self._trainer.pointer, float(rate))
-            info = self._step()
-            self._rate = (info.step if info else 0, float(rate))
+                self._trainer.rate = float(rate)
+            else:
+                self._rate = float(rate)
 
     # ---- weights ----
 
@@ -669,7 +745,7 @@ class Model(Handle):
                 raise errors.MismatchError(f"set_weights: variable {name} is {shape}, not {array.shape}")
             taken.append(array)
         with self._lock:
-            self._pending, self._file = taken, None
+            self._pending, self._file, self._lost = taken, None, False
             self._version += 1
             if self._fit and self._trainer:
                 self._give_weights(self._trainer)
@@ -685,17 +761,16 @@ class Model(Handle):
     def load_weights(self, path: str | os.PathLike[str]) -> None:
         """What `save_weights` or Keras wrote. Nothing changes if it fails."""
         with self._lock:
-            if self._lost:  # others are on their way
-                self._pending = [np.zeros(shape, np.float32) for shape in self.weight_shapes]
-            trainer = self._trainer or self._any()
+            trainer = self._trainer or self._reader or self._to_read(False, _BATCH, False, lost_too=True)
             library.trainer_load(trainer.pointer, encode(path))
             self._version += 1
-            self._pending, self._file = None, None
+            self._pending, self._file, self._lost = None, None, False
             trainer.version = self._version
 
     def swap_average(self) -> None:
         """The weights and their moving averages (``compile(ema=0.99)``) change places; a second call puts both back."""
         with self._lock:
+            self._refuse_in_fit("swap_average")
             if not self._trainer:
                 raise errors.StateError("swap_average: no update was made yet")
             library.trainer_swap_average(self._trainer.pointer)
@@ -716,6 +791,7 @@ class Model(Handle):
     def close(self) -> None:
         """Gives back the devices' memory and the model."""
         with self._lock:
+            self._refuse_in_fit("close")
             self._drop_trainers()
             if self._file:
                 self._file.remove()
@@ -745,6 +821,22 @@ class Checkpoints(Handle):
             self.pointer, trainer.pointer, data.pointer if data else None, c.byref(step)
         )
         return step.value
+
+    def continues_at(self) -> tuple[int, int] | None:
+        """The epoch, and the batch in it, in which the next fit goes on; None: it begins one."""
+        epoch, batch = c.c_uint64(), c.c_uint64()
+        if not library.checkpoints_continue_at(self.pointer, c.byref(epoch), c.byref(batch)):
+            return None
+        return epoch.value, batch.value
+
+
+def _parts(data: Any) -> tuple[Any, Any, Any]:
+    """Samples, labels and weights of validation_data. A list is a tuple, as Keras has it."""
+    if not isinstance(data, (tuple, list)):
+        return data, None, None
+    if not 1 <= len(data) <= 3:
+        raise errors.ArgumentError(f"validation_data: expected (x, y) or (x, y, sample_weight), not {len(data)} members")
+    return (*data, None, None)[:3]
 
 
 def _interruptibly(trainer: _Trainer, function: str, *arguments: Any) -> None:

@@ -37,6 +37,9 @@ def test_opened_by_name():
         (np.zeros((2, 1)), np.array([0, 2**40]), None, "does not fit 32 bits"),
         (np.zeros((2, 1)), np.array([0, 1]), [1, 2, 3], "sample_weight"),
         (np.zeros((2, 1)), np.array([0, 1]), [1, -2], "weight"),
+        (np.zeros((2, 1)), np.zeros((2, 0), int), None, "y: a sample has no value"),
+        (np.zeros((2, 1)), [np.zeros(2, int), np.zeros((2, 0), int)], None, "y: a sample has no value"),
+        (np.zeros((2, 0)), np.zeros(2, int), None, "x: a sample has no value"),
         (np.array([[1.0], [np.nan]]), None, None, "must be finite"),
         (np.zeros((2, 1, 1, 1, 1, 1, 1, 1)), None, None, "axes"),
     ],
@@ -47,8 +50,17 @@ def test_refusals(x, y, w, line):
 
 
 def test_the_librarys_copy_is_its_own():
-    x = np.ones((3, 2), np.float32)
-    data = clique.Dataset(x, np.zeros(3, int))
-    x[:] = np.nan
-    del x
-    assert len(data) == 3
+    x = np.ones((3, 8, 8), np.float32)
+    data = clique.Dataset(x)
+    with clique.Model.from_name("mlp", input_shape=(8, 8), classes=3) as model:
+        expected = model.predict(x.copy())
+        x[:] = 7
+        del x
+        np.testing.assert_array_equal(model.predict(data), expected)
+
+
+def test_labels_are_marked():
+    x = np.ones((3, 4), np.float32)
+    assert not clique.Dataset(x).labelled and clique.Dataset(x, np.zeros(3, int)).labelled
+    assert clique.Dataset(x).label_by_samples().labelled
+    assert clique.Dataset.open("synthetic:8x8/4/60").labelled

@@ -1,14 +1,18 @@
 """Devices, their selection, and ownership."""
 
+import ctypes
 import gc
 import logging
 import subprocess
 import sys
+import threading
+import time
 
+import numpy as np
 import pytest
 
 import clique_opencl as clique
-from clique_opencl import _library
+from clique_opencl import _handles, _library
 
 
 def test_devices():
@@ -60,6 +64,56 @@ def test_closing_in_any_order():
     group.close()
     with pytest.raises(clique.StateError, match="this Group is closed"):
         group.barrier()
+
+
+def test_a_selection_keeps_its_system():
+    system = clique.System()
+    selection = system.select("pocl:0")
+    system.close()
+    with clique.Model.from_name("mlp") as model:
+        model.compile("sgd", "sparse_categorical_crossentropy", devices=selection)
+        assert model.predict(np.zeros((2, 28, 28), np.float32)).shape == (2, 10)
+        with pytest.raises(clique.ArgumentError, match="devices is a Selection"):
+            model.compile("sgd", "sparse_categorical_crossentropy", devices=selection, memory_limit=1 << 30)
+
+
+def test_who_uses_an_object_holds_it():
+    """Destroyed once, behind the last use, also if uses end within one another."""
+    destroyed = []
+    handle = _handles.Handle(ctypes.c_void_p(7), destroyed.append)
+    user = _handles.Handle(ctypes.c_void_p(8), lambda _: None, (handle,))
+    used = handle.pointer
+    handle.close()
+    user.close()
+    assert not destroyed
+    with pytest.raises(clique.StateError, match="this Handle is closed"):
+        handle.pointer
+    del used
+    assert [one.value for one in destroyed] == [7]
+
+
+def test_threads_select_in_turn():
+    """device.h: selecting is one thread's at a time."""
+    system, inside, most = clique.System.default(), [0], [0]
+    real = _library.library.devices_select
+
+    def select(*arguments):
+        inside[0] += 1
+        most[0] = max(most[0], inside[0])
+        time.sleep(0.01)
+        inside[0] -= 1
+        return real(*arguments)
+
+    _library.library.__dict__["devices_select"] = select
+    try:
+        threads = [threading.Thread(target=system.select, args=("pocl:0",)) for _ in range(4)]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+    finally:
+        del _library.library.__dict__["devices_select"]
+    assert most == [1]
 
 
 def test_settings_of_a_system():

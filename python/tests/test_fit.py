@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -40,7 +41,7 @@ def y():
 
 
 def assert_same(model, other):
-    for one, another in zip(model.get_weights(), other.get_weights(), strict=True):
+    for one, another in zip(model.get_weights(), other.get_weights()):
         np.testing.assert_array_equal(one, another)
 
 
@@ -112,9 +113,6 @@ class Recorder(clique.Callback):
         self.calls = []
         if steps:
             self.on_train_batch_end = lambda batch, logs=None: self.calls.append(("step", batch, sorted(logs)))
-
-    def _wants_steps(self):
-        return "on_train_batch_end" in vars(self)
 
     def on_train_begin(self, logs=None):
         self.calls.append("begin")
@@ -201,7 +199,7 @@ def test_the_librarys_callbacks(model, x, y, tmp_path):
     assert [one for one in recorder.calls if "begins" in one[0]] == [("epoch begins", 0), ("epoch begins", 1)]
     assert stopping.best_epoch == 0 and stopping.best == pytest.approx(history.history["loss"][0])
     assert best.exists() and len(csv.read_text().splitlines()) == 3
-    assert model.learning_rate == pytest.approx(0.05)  # of the last update
+    assert model.learning_rate == pytest.approx(0.025)  # of the next update
     model.fit(x, y, 32, 1, verbose=0)
     assert model.learning_rate == pytest.approx(0.025)
     model.learning_rate = 0.04
@@ -226,11 +224,198 @@ def test_learning_rates(model, x, y):
     model.fit(x, y, 32, 3, callbacks=[scheduler, tell], verbose=0)
     np.testing.assert_allclose(told, [0.125, 0.0625, 0.03125])
     before = model.get_weights()
+    model.compile("sgd:lr=0.3", "sparse_categorical_crossentropy", **QUICK)
+    assert model.learning_rate == 0.3
     model.learning_rate = 0.0
-    model.compile("sgd:lr=0", "sparse_categorical_crossentropy", **QUICK)
     model.fit(x, y, 32, 1, verbose=0)
-    for one, now in zip(before, model.get_weights(), strict=True):
+    for one, now in zip(before, model.get_weights()):
         np.testing.assert_array_equal(one, now)
+
+
+def test_a_rate_goes_on(model, x, y):
+    """With another trainer, and behind ReduceLROnPlateau, the next fit has the rate that this one left."""
+    halve = clique.LearningRateScheduler(lambda epoch, rate: rate / 2)
+    model.fit(x, y, 32, 2, callbacks=halve, verbose=0)
+    model.fit(x, y, 64, 1, callbacks=halve, verbose=0)  # a larger batch: another trainer
+    assert model.learning_rate == pytest.approx(0.05 / 8)
+    plateau = clique.ReduceLROnPlateau("loss", factor=0.1, patience=1, min_delta=10.0)
+    model.learning_rate = 0.1
+    same = clique.LearningRateScheduler(lambda epoch, rate: rate)
+    model.fit(x, y, 32, 2, callbacks=[plateau, same], verbose=0)
+    assert model.learning_rate == pytest.approx(0.01)
+    model.fit(x, y, 32, 1, verbose=0)
+    assert model.learning_rate == pytest.approx(0.01)
+
+
+def test_a_reader_follows_the_fit(model, x, y):
+    """While bytes are trained, floats are another trainer's: it gets the weights of each epoch."""
+    data = clique.Dataset((x * 255).astype(np.uint8), y)
+    few, seen = x[:8], []
+
+    def expected():
+        first, a, second, b = (one.astype(np.float64) for one in model.get_weights())
+        hidden = np.maximum(few.reshape(8, -1) @ first + a, 0)
+        logits = hidden @ second + b
+        e = np.exp(logits - logits.max(1, keepdims=True))
+        return e / e.sum(1, keepdims=True)
+
+    def look(epoch, logs):
+        seen.append(model.predict(few))
+        np.testing.assert_allclose(seen[-1], expected(), rtol=1e-4, atol=1e-6)
+
+    model.fit(data, batch_size=32, epochs=3, callbacks=clique.LambdaCallback(on_epoch_end=look), verbose=0)
+    assert len(seen) == 3 and (seen[0] != seen[1]).any() and (seen[1] != seen[2]).any()
+    model.fit(data, batch_size=32, verbose=0)
+    np.testing.assert_allclose(model.predict(few), expected(), rtol=1e-4, atol=1e-6)
+    assert (model.predict(few) != seen[2]).any()
+
+
+def test_data_without_labels(model, x, y):
+    line = "the samples have no labels"
+    for work in (model.fit, model.evaluate):
+        for given in (x, clique.Dataset(x)):
+            with pytest.raises(clique.ArgumentError, match=line):
+                work(given)
+    with pytest.raises(clique.ArgumentError, match=f"validation_data: {line}"):
+        model.fit(x, y, validation_data=(x,))
+    assert model.predict(clique.Dataset(x)).shape == (96, 10)
+
+
+def test_validation_data(model, x, y):
+    given = {"epochs": 1, "shuffle": False, "verbose": 0}
+    one = model.fit(x, y, 32, validation_data=[x[:20], y[:20]], validation_batch_size=7, **given)
+    assert one.history["val_loss"][0] == pytest.approx(model.evaluate(x[:20], y[:20])[0], rel=1e-5)
+    with pytest.raises(clique.ArgumentError, match="not 4 members"):
+        model.fit(x, y, validation_data=(x, y, y, y))
+
+
+def test_keras_places(model, x, y):
+    assert model.evaluate(x, y, 32, 0) == model.evaluate(x, y, verbose=0)
+    np.testing.assert_array_equal(model.predict(x, 32, 0), model.predict(x, verbose=0))
+
+
+@pytest.mark.parametrize("work", ["evaluate", "predict"])
+def test_the_trained_data_in_callbacks(model, x, y, work):
+    """The fit's batches, and their order, are what they are without the callback."""
+    other = clique.Model.from_keras(model.to_json())
+    other.set_weights(model.get_weights())
+    other.compile("sgd:lr=0.05,momentum=0.9", "sparse_categorical_crossentropy", ["accuracy"], **QUICK)
+    shuffle = work == "evaluate"
+    data = clique.Dataset(x, y)
+    ask = clique.LambdaCallback(on_train_batch_end=lambda *_: getattr(model, work)(data, batch_size=7))
+    given = {"batch_size": 32, "epochs": 3, "shuffle": shuffle, "verbose": 0}
+    assert model.fit(data, callbacks=ask, **given).history == other.fit(clique.Dataset(x, y), **given).history
+    assert_same(model, other)
+    with pytest.raises(clique.StateError, match="shuffles it"):
+        ask = clique.LambdaCallback(on_epoch_end=lambda *_: model.predict(data))
+        model.fit(data, batch_size=32, callbacks=ask, verbose=0)
+    with pytest.raises(clique.StateError, match="leaves its last samples out"):
+        ask = clique.LambdaCallback(on_epoch_end=lambda *_: model.evaluate(data))
+        model.fit(data, batch_size=40, callbacks=ask, drop_remainder=True, verbose=0)
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_cut_training_goes_on(case, x, y, tmp_path, fresh):
+    """In the middle of an epoch, behind another fit: bit for bit, and callbacks are told the epoch and batch."""
+
+    def make():
+        made = clique.Model.from_keras(case.model)
+        made.set_weights(case.weights)
+        made.compile("sgd:lr=0.05,momentum=0.9", "sparse_categorical_crossentropy", ["accuracy"], **QUICK, seed=5)
+        return made
+
+    class Stop(clique.Callback):
+        def __init__(self):
+            self.steps = 0
+
+        def on_train_batch_end(self, batch, logs=None):
+            self.steps += 1
+            if self.steps == 8:  # of 6 in an epoch
+                raise KeyboardInterrupt
+
+    whole, cut = make(), make()
+    rates = clique.LearningRateScheduler(lambda epoch, rate: rate / 2)
+    whole.fit(x, y, 16, 4, callbacks=rates, verbose=0)
+    folder = tmp_path / "checkpoints"
+    with pytest.raises(KeyboardInterrupt):
+        cut.fit(x, y, 16, 4, callbacks=[rates, Stop()], checkpoint=folder, verbose=0)
+    if fresh:
+        cut = make()
+    told = Recorder(steps=True)
+    cut.fit(x, y, 16, 4, callbacks=[rates, told], checkpoint=folder, resume=True, verbose=0)
+    assert_same(whole, cut)
+    assert cut.learning_rate == whole.learning_rate == 0.05 / 16
+    assert told.calls[:3] == ["begin", ("epoch begins", 1), ("step", 2, ["accuracy", "loss"])]
+    assert [one for one in told.calls if one[0] == "epoch ends"][0][1] == 1
+
+
+def test_what_a_callback_may_not(model, x, y):
+    model.fit(x, y, 32, verbose=0)
+    for forbidden in (
+        lambda: model.compile("sgd", "sparse_categorical_crossentropy"),
+        model.close,
+        model.swap_average,
+        lambda: model.freeze("dense"),
+    ):
+        with pytest.raises(clique.StateError):
+            model.fit(x, y, callbacks=clique.LambdaCallback(on_epoch_end=lambda *_: forbidden()), verbose=0)
+    assert len(model.fit(x, y, 32, 2, verbose=0).epoch) == 2
+
+
+def test_what_a_callback_closes(model, x, y):
+    """Is destroyed behind the fit."""
+    data, best = clique.Dataset(x, y), clique.EarlyStopping("loss")
+
+    def close(*_):
+        data.close()
+        best.close()
+        with pytest.raises(clique.StateError, match="this Dataset is closed"):
+            len(data)
+
+    closes = clique.LambdaCallback(on_train_begin=close)
+    with pytest.raises(clique.StateError, match="this EarlyStopping is closed"):
+        model.fit(data, batch_size=32, epochs=2, callbacks=[best, closes], verbose=0)
+
+
+def test_ctrl_c_in_a_callbacks_work(model, x, y):
+    few = (x[:8], y[:8])
+    for work in (
+        lambda: model.evaluate(*few),
+        lambda: model.evaluate(*few, sample_weight=np.ones(8)),  # of another trainer
+        lambda: time.sleep(30),
+    ):
+
+        def interrupt(*_):
+            timer = threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT))
+            timer.start()
+            while timer.is_alive():
+                work()
+            for _ in range(1000):
+                work()
+
+        began = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(x, y, 32, 1000, callbacks=clique.LambdaCallback(on_epoch_end=interrupt), verbose=0)
+        assert time.monotonic() - began < 29
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert len(model.fit(x, y, 32, 2, verbose=0).epoch) == 2
+
+
+def test_hooks_of_objects(model, x, y):
+    told = []
+
+    class Own(clique.Callback):
+        def set_model(self, given):
+            told.append(given)
+            super().set_model(given)
+
+        def set_params(self, params):
+            told.append(sorted(params))
+
+    one = Own()
+    one.on_train_batch_end = lambda batch, logs=None: told.append(batch)
+    model.fit(x, y, 48, 1, callbacks=one, verbose=0)
+    assert told == [["epochs", "steps", "verbose"], model, 0, 1]
 
 
 def test_weights_of_callbacks(model, x, y):
@@ -255,7 +440,7 @@ def test_a_new_trainer_keeps_the_optimizers_state(case, x, y):
             model._to_train(clique.Dataset(x, y), 96, True, None)
         model.fit(x, y, 32, 1, shuffle=False, verbose=0)
         model.fit(x, y, 96, 2, shuffle=False, sample_weight=np.ones(96), verbose=0)
-    for one, another in zip(*(model.get_weights() for model in kept), strict=True):
+    for one, another in zip(*(model.get_weights() for model in kept)):
         np.testing.assert_allclose(one, another, rtol=1e-5, atol=1e-7)
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import clique_opencl as clique
+from clique_opencl import _library
 
 SPECS = ["pocl:0,pocl:1,pocl:2", "pocl:5/2,pocl:0"]
 TYPES = ["float32", "float64", "int8", "int32", "int64", "uint8", "uint16", "uint64"]
@@ -79,6 +80,26 @@ def test_refusals(group):
         group.reduce(arrays, root=9)
     with pytest.raises(clique.ArgumentError, match="do not divide"):
         group.reduce_scatter([one[:5] for one in arrays])
+
+
+def test_memory_that_is_refused(group, monkeypatch):
+    """At a later rank: nothing is kept of it, and the next call has all it needs."""
+    arrays = draw(group, "float32", (6, 3500))
+    real, calls = _library.library.group_alloc, []
+
+    def refuse(pointer, rank, size, out):
+        calls.append(rank)
+        if rank == 1:
+            raise clique.MemoryFullError("refused")
+        return real(pointer, rank, size, out)
+
+    monkeypatch.setitem(_library.library.__dict__, "group_alloc", refuse)
+    with pytest.raises(clique.MemoryFullError, match="refused"):
+        group.all_reduce([np.concatenate([one] * 40) for one in arrays])
+    monkeypatch.undo()
+    assert calls == [0, 1]
+    for one in group.all_reduce(arrays):
+        np.testing.assert_array_equal(one, np.sum(arrays, axis=0))
 
 
 def test_a_group_that_was_aborted():

@@ -183,6 +183,36 @@ def test_optimizers(given, expected):
         assert model.learning_rate > 0
 
 
+def test_variables_that_are_not_decayed():
+    """What Keras's exclude_from_weight_decay keeps; its cache, which updates fill, says nothing."""
+    for kept, refused in (
+        ({"_exclude_from_weight_decay": set(), "_exclude_from_weight_decay_cache": {1: True}}, False),
+        ({"_exclude_from_weight_decay": {1}, "_exclude_from_weight_decay_cache": {}}, True),
+        ({"_exclude_from_weight_decay_pattern": "bias"}, True),
+    ):
+        given = thing("AdamW", **{**COMMON, "weight_decay": 0.1})
+        vars(given).update(kept)
+        if refused:
+            with pytest.raises(clique.UnsupportedError, match="exclude_from_weight_decay"):
+                keras_words.optimizer_settings(given)
+        else:
+            assert "weight_decay=0.1" in keras_words.optimizer_settings(given)["optimizer"]
+
+
+def test_metrics_of_outputs():
+    case = Case("outputs/two_outputs")
+    with clique.Model.from_keras(case.model) as model:
+        first, second = model.output_names
+        model.compile("sgd", case.losses, ["accuracy", None], devices="pocl:0")
+        found = model.evaluate(clique.Dataset(case.x, case.y), return_dict=True)
+        assert [name for name in found if "accuracy" in name] == [f"{first}_accuracy"]
+        model.compile("sgd", case.losses, "accuracy", devices="pocl:0")
+        found = model.evaluate(clique.Dataset(case.x, case.y), return_dict=True)
+        assert len([name for name in found if "accuracy" in name]) == 2
+        with pytest.raises(clique.ArgumentError, match="each of the 2 outputs, not 1"):
+            model.compile("sgd", case.losses, ["mae"])
+
+
 @pytest.mark.parametrize(
     ("given", "line"),
     [
