@@ -99,17 +99,76 @@ def test_members_are_all_there():
         assert names == [name for name, *_ in kind._fields_], kind.__name__
 
 
+#: What ctypes has for types of the headers that are no pointers.
+PLAIN = {
+    "void": (None,),
+    "bool": (ctypes.c_bool,),
+    "int": (ctypes.c_int,),
+    "unsigned": (ctypes.c_uint,),
+    "uint32_t": (ctypes.c_uint32,),
+    "uint64_t": (ctypes.c_uint64,),
+    "size_t": (ctypes.c_size_t,),
+    "double": (ctypes.c_double,),
+    "clq_status": (_library.STATUS, ctypes.c_int),
+}
+
+
+def fits(declared, ours):
+    """Whether a type of the headers is what ctypes is told."""
+    text = " ".join(re.sub(r"\b(const|struct)\b", " ", declared).replace("*", " * ").split())
+    base, stars = text.replace("*", "").strip(), text.count("*")
+    if stars == 0:
+        if base in PLAIN:
+            return ours in PLAIN[base]
+        if isinstance(ours, type) and issubclass(ours, ctypes.Structure):
+            return ours.__name__ == base
+        if base in ("cl_mem", "cl_event", "cl_context", "cl_command_queue", "cl_device_id"):  # pointers by their names
+            return ours is ctypes.c_void_p
+        if base == "clq_log_sink":
+            return ours is abi.LOG_SINK
+        return base in ENUMERATIONS and ours is ctypes.c_int
+    if ours is ctypes.c_char_p:
+        return base == "char" and stars == 1
+    if ours is ctypes.c_void_p:
+        return True
+    inner = getattr(ours, "_type_", None)
+    return inner is not None and fits(base + "*" * (stars - 1), inner)
+
+
+def declared_type(parameter):
+    """Of a parameter with or without its name."""
+    array = re.sub(r"\[[^\]]*\]\s*$", "*", parameter.strip())
+    pointer = re.fullmatch(r"(.*\*)\s*(?:const\s+)?\w*\s*(\**)", array)
+    if pointer:
+        return pointer[1] + pointer[2]
+    words = array.replace("*", " *").split()
+    named = [one for one in words if one not in ("const", "struct", "*")]
+    return array if len(named) == 1 else named[0] + "*" * array.count("*")
+
+
+TEXT = re.sub(
+    r"/\*.*?\*/", " ", "\n".join(path.read_text() for path in sorted(INCLUDE.glob("clique/*.h"))), flags=re.DOTALL
+)
+ENUMERATIONS = set(re.findall(r"\}\s*(clq_\w+);", "".join(re.findall(r"typedef enum[^;]*;", TEXT))))
+
+
 def test_functions_are_declared():
-    """With as many arguments as here, and with a status where one is expected."""
-    text = "\n".join(path.read_text() for path in sorted(INCLUDE.glob("clique/*.h")))
-    text = re.sub(r"/\*.*?\*/", " ", text, flags=re.DOTALL)
+    """Their result and each argument has the type that it has here."""
     for name, (result, arguments) in _library._FUNCTIONS.items():
-        declared = re.search(r"CLQ_API\s+((?:const\s+)?\w+)\s*(\**)\s*%s\((.*?)\);" % name, text, re.DOTALL)
+        declared = re.search(r"CLQ_API\s+((?:const\s+)?\w+)\s*(\**)\s*%s\((.*?)\);" % name, TEXT, re.DOTALL)
         assert declared, name
-        count = 0 if declared[3].strip() == "void" else declared[3].count(",") + 1
-        assert count == len(arguments), name
-        assert (declared[1] == "clq_status" and not declared[2]) == (result is _library.STATUS), name
-        getattr(_library.library, name.removeprefix("clq_"))
+        assert fits(declared[1] + declared[2], result), name
+        parameters = [] if declared[3].strip() == "void" else declared[3].split(",")
+        assert len(parameters) == len(arguments), name
+        for one, ours in zip(parameters, arguments):
+            assert fits(declared_type(one), ours), (name, one.strip(), ours)
+        getattr(_library.library, name[len("clq_") :])
+
+
+def test_types_that_do_not_fit():
+    for declared, ours in (("size_t", ctypes.c_uint), ("double", ctypes.c_int), ("clq_status", None)):
+        assert not fits(declared, ours)
+    assert not fits("const clq_shape *", ctypes.POINTER(ctypes.c_size_t))
 
 
 def test_the_release_is_this_packages():
