@@ -110,6 +110,7 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "clq_setting_kind": (c.c_int, [_p]),
     "clq_setting_uses": (c.c_uint, [_p]),
     "clq_setting_default": (_text, [_p]),
+    "clq_setting_choice": (_text, [_p, _size]),
     "clq_setting_range": (c.c_bool, [_p, _P(c.c_double), _P(c.c_double)]),
     "clq_settings_create": (STATUS, [_P(_p)]),
     "clq_settings_destroy": (None, [_p]),

@@ -27,7 +27,7 @@ class Use(enum.IntFlag):
     CHANGES = 8  #: may change between the updates of a training
 
 
-_TYPES = ("text", "flag", "count", "seconds", "named")
+_TYPES = ("text", "flag", "count", "seconds", "named", "choice")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,10 +38,11 @@ class Setting:
     placeholder: str
     help: str
     group: str
-    type: str  #: text, flag, count, seconds, or named (which may be given several times)
+    type: str  #: text, flag, count, seconds, named (which may be given several times), or choice
     use: Use
     default: str | None
     range: tuple[float, float] | None
+    choices: tuple[str, ...]  #: the words that a choice takes
 
     @property
     def keyword(self) -> str:
@@ -57,6 +58,13 @@ def _text(value: bytes | None) -> str:
     return (value or b"").decode(errors="replace")
 
 
+def _choices(row: Any) -> Iterable[str]:
+    index = 0
+    while (word := library.setting_choice(row, index)) is not None:
+        yield _text(word)
+        index += 1
+
+
 def _describe(row: Any) -> Setting:
     least, most = c.c_double(), c.c_double()
     ranged = library.setting_range(row, c.byref(least), c.byref(most))
@@ -70,6 +78,7 @@ def _describe(row: Any) -> Setting:
         use=Use(library.setting_uses(row)),
         default=None if default is None else _text(default),
         range=(least.value, most.value) if ranged else None,
+        choices=tuple(_choices(row)),
     )
 
 

@@ -16,6 +16,7 @@ def test_the_table():
     assert batch.type == "count" and batch.range == (1, 1 << 24) and settings.Use.TRAINER in batch.use
     assert rows["shard-optimizer"].keyword == "shard_optimizer" and rows["shard-optimizer"].type == "flag"
     assert rows["loss"].type == "named" and rows["optimizer"].default == "adam"
+    assert rows["precision"].type == "choice" and rows["precision"].choices == ("f32", "mixed", "mixed-bf16")
     assert settings.Use.SYSTEM in rows["memory-limit"].use and settings.Use.FIT in rows["epochs"].use
     assert str(rows["batch"]).startswith("batch N: ")
     for one in settings.describe(settings.Use.TRAINER | settings.Use.SYSTEM):
