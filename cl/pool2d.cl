@@ -112,10 +112,8 @@ KERNEL void pool2d_forward(global const x_number *x, global y_number *y, global 
             for (int v = 0; v < vectors; v++) pool_element(x, y, keep, &s, n, oh, ow, v);
     }
 #ifdef AFTERWARDS
-    size_t rows = (size_t)count * out_h, share = (rows + get_global_size(0) - 1) / get_global_size(0); /* as FOR_MY */
-    size_t first = min(get_global_id(0) * share, rows), some = min(share, rows - first),
-           width = out_w * vectors * WIDTH;
-    activate(y + first * width, some * width);
+    const size_t rows = (size_t)count * out_h, first = MY_FIRST(rows), width = out_w * vectors * WIDTH;
+    activate(y + first * width, (MY_END(rows) - first) * width);
 #endif
 #else
     FOR_MY (i, (size_t)count * out_h * out_w * vectors) {

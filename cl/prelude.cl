@@ -231,10 +231,9 @@ CLQ_READ_RUN(read_2_run, 2)
  * is left beside whole vectors. */
 #ifdef TILE
 #define KERNEL TILE_KERNEL
-#define FOR_MY(i, n)                                                                                                   \
-    for (ulong all_ = (n), items_ = get_global_size(0), i = get_global_id(0) * all_ / items_,                          \
-               end_ = (get_global_id(0) + 1) * all_ / items_;                                                          \
-         i < end_; i++)
+#define MY_FIRST(n) ((ulong)get_global_id(0) * (n) / get_global_size(0))
+#define MY_END(n) (((ulong)get_global_id(0) + 1) * (n) / get_global_size(0))
+#define FOR_MY(i, n) for (ulong all_ = (n), i = MY_FIRST(all_), end_ = MY_END(all_); i < end_; i++)
 #else
 #define KERNEL kernel
 #define FOR_MY(i, n) for (size_t i = get_global_id(0); i < (size_t)(n); i += get_global_size(0))
