@@ -142,11 +142,11 @@ typedef enum clq_transport {
         CLQ_TRANSPORT_COUNT
 } clq_transport;
 
-/* The name: "sum", "ring", "staged", …; "unknown" for other values. */
+/* "sum", "prod", "min", "max" or "avg"; "unknown" for other values. */
 CLQ_API const char *clq_redop_name(clq_redop op);
-/* "ring", "direct", …; "unknown" for what is none. */
+/* "ring", "direct", …; "unknown" for other values. */
 CLQ_API const char *clq_algorithm_name(clq_algorithm algorithm);
-/* "staged", "mapped", …; "unknown" for what is none. */
+/* "staged", "mapped", …; "unknown" for other values. */
 CLQ_API const char *clq_transport_name(clq_transport transport);
 
 /* All zero is the default. */

@@ -73,11 +73,11 @@ typedef struct clq_dataset_info {
  * that does not fit an int32_t; a sample or label that is not finite), MISMATCH (counts differ), UNSUPPORTED (a dtype),
  * ARGUMENT (part; the text after "synthetic:"; no FILE), MEMORY. */
 CLQ_API clq_status clq_dataset_open(const char *name_or_folder, const char *part, clq_dataset **out);
-/* The same for a folder in one format: IDX pairs, .npy pairs, or CIFAR-10 binary files. */
+/* A folder with IDX pairs. Errors: those of clq_dataset_open. */
 CLQ_API clq_status clq_dataset_idx(const char *folder, const char *part, clq_dataset **out);
-/* A folder with x_PART.npy and y_PART.npy. Errors: as of clq_dataset_open. */
+/* A folder with x_PART.npy and y_PART.npy. Errors: those of clq_dataset_open. */
 CLQ_API clq_status clq_dataset_npy(const char *folder, const char *part, clq_dataset **out);
-/* A folder with CIFAR-10's binary files. Errors: as of clq_dataset_open. */
+/* A folder with CIFAR-10's binary files. Errors: those of clq_dataset_open. */
 CLQ_API clq_status clq_dataset_cifar10(const char *folder, const char *part, clq_dataset **out);
 /* Makes a dataset from the caller's memory, which is copied. samples: CLQ_U8 or CLQ_F32 (n, shape…). labels: CLQ_I32 or
  * CLQ_F32 (n, label_elements); for CLQ_I32, label_elements 0 means 1. The caller destroys *out. Checks are those of

@@ -68,8 +68,8 @@ typedef struct clq_system clq_system;
 
 /* Finds every platform and device; runs nothing on them yet. config may be NULL: the default. A machine without a
  * platform gives a system without devices. The caller closes *out. PoCL compiles kernels in a third less time with
- * POCL_WORK_GROUP_SPECIALIZATION=0 in the environment; the commands set it, the library does not. Errors: MEMORY,
- * DEVICE. */
+ * POCL_WORK_GROUP_SPECIALIZATION=0 in the environment; the commands set it, the library does not. Errors: ARGUMENT
+ * (a reserve that is not 0), MEMORY, DEVICE. */
 CLQ_API clq_status clq_system_open(const clq_system_config *config, clq_system **out);
 CLQ_API void clq_system_close(clq_system *system); /* takes NULL; first destroy everything made from it */
 /* How many devices all drivers list. */

@@ -240,10 +240,10 @@ CLQ_API clq_status clq_part_values_tensor(const clq_part_values *values, unsigne
 /* A tensor's memory (global batch, elements), for the caller to read and write; the first rows are in use. NULL: no
  * such tensor. */
 CLQ_API float *clq_part_values_of(clq_part_values *values, unsigned index);
-/* The number of rows in use. The functions below set it when they write; a caller who fills in the memory sets it, too.
- * Errors: ARGUMENT (more rows than there is room for). */
+/* The number of rows in use. The functions below set it when they write. */
 CLQ_API size_t clq_part_values_rows(const clq_part_values *values);
-/* Sets how many rows there are, up to the global batch. Errors: ARGUMENT (more than that). */
+/* Sets the number of rows in use, up to the global batch: for a caller who fills in the memory. Errors: ARGUMENT (more
+ * than that). */
 CLQ_API clq_status clq_part_values_set_rows(clq_part_values *values, size_t rows);
 
 /* Forward in training mode.

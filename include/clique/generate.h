@@ -44,11 +44,11 @@ CLQ_API clq_status clq_generator_create(const clq_model *model, const clq_device
                                         const clq_generator_config *config, clq_generator **out);
 CLQ_API void clq_generator_destroy(clq_generator *generator); /* takes NULL */
 
-/* Takes weights from a file that clq_trainer_save wrote, or copies them from a trainer whose model is the same. The
- * text becomes empty. Errors: those of clq_trainer_load; ARGUMENT (the trainer has another model) and those of
- * clq_trainer_get_variable; device errors. */
+/* Takes weights from a file that clq_trainer_save wrote. The text becomes empty. Errors: those of clq_trainer_load;
+ * device errors. */
 CLQ_API clq_status clq_generator_load(clq_generator *generator, const char *path);
-/* The weights of a trainer of the same model. Errors: see clq_generator_load. */
+/* Copies the weights from a trainer whose model is the same. The text becomes empty. Errors: ARGUMENT (the trainer has
+ * another model), those of clq_trainer_get_variable; device errors. */
 CLQ_API clq_status clq_generator_take_weights(clq_generator *generator, clq_trainer *trainer);
 
 /* Appends tokens[count] to the text; count may be 0. Each token is a number below the vocabulary. The model runs over

@@ -366,6 +366,8 @@ CLQ_API clq_tensor clq_rescaling(clq_model *model, clq_tensor x, double scale, d
  * file has others; training leaves them unchanged. */
 CLQ_API clq_tensor clq_normalization(clq_model *model, clq_tensor x, size_t count, const float *mean,
                                      const float *variance, const char *name);
+/* Keras's defaults. */
+CLQ_API clq_batch_norm_config clq_batch_norm_config_default(void);
 /* Batch normalisation over the last axis (Ioffe and Szegedy, 2015), as in Keras: y = (x - mean) / sqrt(variance +
  * epsilon) * gamma + beta. In training, mean and (biased) variance are those in the replica's part of the batch, and
  * the moving statistics follow them. Evaluation and prediction use the moving statistics. These are state: variables
@@ -378,8 +380,6 @@ CLQ_API clq_tensor clq_normalization(clq_model *model, clq_tensor x, size_t coun
  * the first step's gradient is within 1e-6 (L2 over all variables), the losses in 50 steps are within 1e-5, and each
  * variable after them, moving statistics included, is within 2e-5 (L2). Bits differ, since sums are taken in another
  * order. One replica exchanges nothing, and its bits are those without `synchronized`. config NULL: the default. */
-CLQ_API clq_batch_norm_config clq_batch_norm_config_default(void);
-/* config NULL: clq_batch_norm_config_default. */
 CLQ_API clq_tensor clq_batch_norm(clq_model *model, clq_tensor x, const clq_batch_norm_config *config);
 /* Normalises each row by its own mean and (biased) variance, as in Keras: (x - mean) / sqrt(variance + epsilon) * gamma
  * + beta. A row is the values along config's axes at one place along the other axes (Ba, Kiros and Hinton, 2016).
@@ -444,6 +444,8 @@ CLQ_API clq_tensor clq_embedding(clq_model *model, clq_tensor x, const clq_embed
  * c). initialiser NULL: Glorot's uniform. */
 CLQ_API clq_tensor clq_position_embedding(clq_model *model, clq_tensor x, size_t rows,
                                           const clq_initialiser *initialiser, const char *name);
+/* Keras's defaults, with so many units. */
+CLQ_API clq_recurrent_config clq_recurrent_config_default(size_t units);
 /* A recurrent layer over x's steps, as in Keras: (steps, c) -> (units), or (steps, units) with return_sequences.
  * Variables: kernel (c, gates * units), recurrent_kernel (units, gates * units), bias (gates * units); a GRU without
  * reset_before has bias (2, gates * units). gates: 1 in simple cells; 4 in LSTM, in the order input, forget, cell,
@@ -451,8 +453,6 @@ CLQ_API clq_tensor clq_position_embedding(clq_model *model, clq_tensor x, size_t
  * clq_model_finish: ARGUMENT (x has axes other than (steps, c), units are 0, a dropout is out of its range, steps * 8 *
  * units are more than INT32_MAX), UNSUPPORTED (an activation that clq_recurrent_config does not have, or not with so
  * many steps). */
-CLQ_API clq_recurrent_config clq_recurrent_config_default(size_t units);
-/* A layer of recurrent cells over (steps, in), see clq_recurrent_config_default. */
 CLQ_API clq_tensor clq_recurrent(clq_model *model, clq_tensor x, clq_cell cell, const clq_recurrent_config *config);
 /* Two recurrent layers with their own weights, one in each direction, side by side: (2 units), or (steps, 2 units),
  * with a step's two states in one row. Layers: forward_NAME and backward_NAME, which have clq_recurrent's variables,
@@ -599,9 +599,10 @@ typedef struct clq_variable_info {
     bool trainable; /* false: state, which the layer maintains itself, without gradient */
     double reserved[4]; /* 0 */
 } clq_variable_info;
-/* Variables in the order of the layers, from 0. Errors: ARGUMENT (an index that is not below the count). */
+/* How many variables the layers have. */
 CLQ_API size_t clq_model_variable_count(const clq_model *model);
-/* The variable `index`. Errors: ARGUMENT (an index that is not below the count). */
+/* The variable `index`, counted from 0 in the order of the layers. Errors: ARGUMENT (an index that is not below the
+ * count). */
 CLQ_API clq_status clq_model_variable(const clq_model *model, size_t index, clq_variable_info *out);
 /* State included. */
 CLQ_API size_t clq_model_parameter_count(const clq_model *model);

@@ -1,8 +1,8 @@
-/* clique/settings.h: the settings of a training by name, each as a text.
+/* clique/settings.h: a training's settings by name, each as a text.
  *
- * A key is the name of an option of `clique train` without its dashes, and a value is what the option takes: "batch"
- * and "128", "optimizer" and "sgd:lr=0.1,momentum=0.9", "shard-optimizer" and "1". Keys have the defaults of the
- * options. Some keys are of programs alone. Programs and bindings that know no layout of a struct make a trainer this
+ * A key is the name that an option has in `clique train`, without its dashes; a value is what the option takes: "batch"
+ * and "128", "optimizer" and "sgd:lr=0.1,momentum=0.9", "shard-optimizer" and "1". Keys have the options'
+ * defaults. Some keys are for programs alone. Programs and bindings that know no struct's layout make a trainer this
  * way:
  *
  *     clq_settings *settings;
@@ -13,8 +13,8 @@
  *     clq_settings_fit(settings, trainer, train, validation, NULL, 0);
  *     clq_settings_destroy(settings);
  *
- * A program that also sets what has no text (functions, a struct's other members) gets a clq_trainer_config of the
- * settings (clq_settings_trainer_config) and makes its trainer of that.
+ * A program that also sets what has no text (functions, a struct's other members) gets a clq_trainer_config from
+ * the settings (clq_settings_trainer_config) and makes its trainer from that.
  *
  * Thread rules: settings are used by one thread at a time; different ones by different threads. What describes a
  * setting is constant, and may be called by any thread. */
@@ -30,7 +30,7 @@ extern "C" {
 
 /* ---- which settings there are ---- */
 
-/* A row of the library's table. */
+/* A row in the library's table. */
 typedef struct clq_setting clq_setting;
 
 /* What a value is. The order is part of the binary interface: add at the end. */
@@ -40,7 +40,7 @@ typedef enum clq_setting_type {
     CLQ_SETTING_COUNT,   /* a whole number in the setting's range */
     CLQ_SETTING_SECONDS, /* a number in the setting's range */
     CLQ_SETTING_NAMED, /* a text that may be set several times: of outputs "OUTPUT=VALUE", of variables "NAMES=VALUE" */
-    CLQ_SETTING_CHOICE /* one of the words of clq_setting_choice */
+    CLQ_SETTING_CHOICE /* one word from clq_setting_choice */
 } clq_setting_type;
 
 /* What looks at a setting: bits. */
@@ -61,8 +61,8 @@ CLQ_API clq_status clq_setting_find(const char *key, const clq_setting **out);
 /* Texts are constant. setting: not NULL. */
 CLQ_API const char *clq_setting_key(const clq_setting *setting); /* "batch" */
 CLQ_API const char *
-clq_setting_placeholder(const clq_setting *setting);               /* "N": what help calls the value; "" of a flag */
-CLQ_API const char *clq_setting_help(const clq_setting *setting);  /* a phrase of one line */
+clq_setting_placeholder(const clq_setting *setting);               /* "N": what help calls the value; "" for a flag */
+CLQ_API const char *clq_setting_help(const clq_setting *setting);  /* a phrase in one line */
 CLQ_API const char *clq_setting_group(const clq_setting *setting); /* "Optimizer and loss" */
 /* What the setting's values are. */
 CLQ_API clq_setting_type clq_setting_kind(const clq_setting *setting);
@@ -70,7 +70,7 @@ CLQ_API unsigned clq_setting_uses(const clq_setting *setting); /* CLQ_SETTING_OF
 /* The value that holds unless another is set; NULL: none is set, and help says what that means. To set it is not the
  * same as to leave it: "batch" and "batch-per-replica" exclude each other whatever the values are, "keep" needs
  * "checkpoint", "monitor" needs "save-best", "staleness" and "backup" strategy ps, "loss-scale" and
- * "loss-scale-interval" precision mixed, and "steps" alone has no limit of epochs. So a program sets what its user
+ * "loss-scale-interval" precision mixed, and "steps" alone has no limit on epochs. So a program sets what its user
  * gave, and leaves all others. */
 CLQ_API const char *clq_setting_default(const clq_setting *setting);
 /* Of CHOICE: word `index`, from 0; NULL: there are no more, or the setting has another type. */
@@ -93,7 +93,7 @@ CLQ_API void clq_settings_destroy(clq_settings *settings);
  * outputs, variables, layers, files and fast paths; and so is what settings say together. */
 CLQ_API clq_status clq_settings_set(clq_settings *settings, const char *key, const char *value);
 /* The value that a setting has: what was set last, or its default. Of NAMED what was set `index` times before, from 0;
- * of others index is 0. *out: NULL: there is none. It is the settings', until the key is set again or this function is
+ * for others index is 0. *out: NULL: there is none. It is the settings', until the key is set again or this function is
  * called again. Errors: ARGUMENT (no such key). */
 CLQ_API clq_status clq_settings_get(clq_settings *settings, const char *key, size_t index, const char **out);
 /* The processes that train together (clq_trainer_config.world). Borrowed; NULL: this process alone. */
@@ -101,7 +101,7 @@ CLQ_API void clq_settings_set_world(clq_settings *settings, clq_world *world);
 
 /* clq_system_open with "memory-limit" and "build-deadline". Errors: as clq_system_open. */
 CLQ_API clq_status clq_settings_open_system(const clq_settings *settings, clq_system **out);
-/* clq_trainer_create for the devices that "devices" selects (clq_devices_select) and the settings of a trainer.
+/* clq_trainer_create for the devices that "devices" selects (clq_devices_select) and a trainer's settings.
  * "devices" auto: GPUs, or the fastest CPU device; what the command has chosen and kept is not looked at. Errors: as of
  * these functions; ARGUMENT (a setting for an output that the model does not have; settings that exclude each other).
  */
@@ -117,17 +117,17 @@ static inline clq_status clq_settings_trainer_config(clq_settings *settings, con
     return clq_settings_trainer_config_sized(settings, model, devices, out, sizeof *out);
 }
 
-/* clq_fit with the settings of a fit: how long ("epochs", "steps"), checkpoints ("checkpoint", "checkpoint-every",
- * "keep", "resume": goes on from the newest), and the callbacks of "early-stopping", "reduce-lr", "save-best" and
+/* clq_fit with a fit's settings: how long ("epochs", "steps"), checkpoints ("checkpoint", "checkpoint-every",
+ * "keep", "resume": goes on from the newest), and the callbacks for "early-stopping", "reduce-lr", "save-best" and
  * "csv", in this order, in front of the program's own. validation: NULL: none. callbacks: (count) as
  * clq_fit_config.callbacks. With a world, ranks other than 0 write no files. Errors: as clq_fit, clq_checkpoints_open
  * and clq_checkpoints_restore; ARGUMENT (settings that exclude each other). */
 CLQ_API clq_status clq_settings_fit(const clq_settings *settings, clq_trainer *trainer, clq_dataset *train,
                                     clq_dataset *validation, const clq_callback *callbacks, size_t count);
 
-/* Changes a setting of a trainer between its steps, or from a callback: one with CLQ_SETTING_CHANGES. "learning-rate":
+/* Changes a trainer's setting between its steps, or from a callback: one with CLQ_SETTING_CHANGES. "learning-rate":
  * clq_trainer_set_learning_rate. Errors: ARGUMENT (no such key; a setting that cannot change; a value that is not
- * expected), and those of the function that is named here. */
+ * expected), and those that the named function has. */
 CLQ_API clq_status clq_trainer_set(clq_trainer *trainer, const char *key, const char *value);
 
 #ifdef __cplusplus

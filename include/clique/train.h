@@ -1,15 +1,15 @@
 /* clique/train.h: training a model on devices: the step, fit, evaluate, predict, weights.
  *
- * Sizes. Structs that the caller makes (clq_trainer_config, clq_fit_config, clq_step_info, clq_totals) may get members
- * at their end. So each is passed with the size that the caller was compiled with. The functions below that take such a
- * struct are inline and call functions named ..._sized: nobody can forget the size or set it wrong. An older caller's
- * struct is read and written up to its end; what is missing is 0, which means the default. A newer caller's struct is
- * refused if it sets what this library does not know. Structs within other structs keep their size in later versions;
- * new members take their room from `reserved`, which is 0. Structs that callbacks get belong to the library and are
- * only read.
+ * Sizes. Structs that the caller makes (clq_trainer_config, clq_fit_config, clq_step_info, clq_server_counts) may get
+ * members at their end. So each is passed with the size that the caller was compiled with. The functions below that
+ * take such a struct are inline and call functions named ..._sized: nobody can forget the size or set it wrong. An
+ * older caller's struct is read and written up to its end; what is missing is 0, which means the default. A newer
+ * caller's struct is refused if it sets what this library does not know. Structs within other structs keep their size
+ * in later versions; new members take their room from `reserved`, which is 0. Structs that callbacks get belong to the
+ * library and are only read.
  *
- * Thread rules: one thread at a time uses a trainer; its callbacks run on that thread. The model and the system must
- * outlive it.
+ * Thread rules: one thread at a time uses a trainer, except that any thread may call clq_trainer_stop. The trainer's
+ * callbacks run on the thread that uses it. The model and the system must outlive it.
  *
  * Asynchronous calls. clq_step and its three parts hand work to the replicas and usually return before the devices are
  * done; they wait only if too many steps are under way. Calls that read or write results wait for all work handed over:
@@ -248,7 +248,7 @@ typedef struct clq_trainer_config {
      * - Callbacks get values over all processes (totals, progress, steps, log). Set on_log, on_step, and callbacks that
      *   want steps, in every process or in none; checkpoints likewise, with the same world.
      * - If one process calls clq_fit_stop, or a callback in one process returns CLQ_ERROR_INTERRUPTED, all end after
-     * the same update: about 0.25 s later, or one update later if that takes longer.
+     *   the same update: about 0.25 s later, or one update later if that takes longer.
      * - on_log is called after log_every updates, at meetings, and at each epoch's end.
      * - clq_predict gives each process all rows.
      * - If a process fails otherwise, the world ends, and calls in all other processes fail with ABORTED.
@@ -540,9 +540,9 @@ static inline clq_status clq_fit(clq_trainer *trainer, clq_dataset *train, const
 /* Stops the clq_fit, clq_evaluate or clq_predict under way, which returns INTERRUPTED after its next update or batch. A
  * fit ends as if a callback had returned INTERRUPTED, with a checkpoint if it takes some; calls by its callbacks end,
  * too. If no update or batch follows, the call ends as it would have, and a later call is not stopped. If no such call
- * is under way, the next one ends after its first update or batch. Any thread may call it, and a signal handler, as long
- * as the trainer exists; it does not wait. With a world, clq_fit ends in all processes after the same update, or after
- * the validation under way; clq_evaluate and clq_predict outside a fit continue, and the next fit ends. */
+ * is under way, the next one ends after its first update or batch. Any thread may call it, and a signal handler, as
+ * long as the trainer exists; it does not wait. With a world, clq_fit ends in all processes after the same update, or
+ * after the validation under way; clq_evaluate and clq_predict outside a fit continue, and the next fit ends. */
 CLQ_API void clq_trainer_stop(clq_trainer *trainer);
 /* The first update in the last clq_fit whose loss was NaN or infinite; 0: none. It is known once its loss was read:
  * with on_log or on_progress some updates later, else at the epoch's end. Such a loss is also logged as a warning, once
@@ -601,11 +601,12 @@ CLQ_API clq_status clq_predict_outputs(clq_trainer *trainer, clq_dataset *datase
 
 /* ---- weights ---- */
 
-/* Reads or writes variable `index`, counted from 0 as in clq_model_variable: `elements` f32 in Keras's layout, the
- * caller's. Reads from replica 0; writes to every replica. Errors: ARGUMENT (no such variable, or a variable in another
- * part of the model than the trainer's), device errors. */
+/* Reads variable `index`, counted from 0 as in clq_model_variable, from replica 0: `elements` f32 in Keras's layout,
+ * the caller's. Errors: ARGUMENT (no such variable, or a variable in another part of the model than the trainer's),
+ * device errors. */
 CLQ_API clq_status clq_trainer_get_variable(clq_trainer *trainer, size_t index, float *out);
-/* Sets a variable on all replicas: float32, in the layout of clq_variable_info. Errors: as clq_trainer_get_variable. */
+/* Writes variable `index` on every replica: `elements` f32 in Keras's layout, copied. Errors: those of
+ * clq_trainer_get_variable. */
 CLQ_API clq_status clq_trainer_set_variable(clq_trainer *trainer, size_t index, const float *values);
 /* The gradient that a replica has, for custom loops and tests. It includes the loss scale that it was computed with,
  * if there is one.

@@ -48,9 +48,9 @@ typedef enum clq_dtype {
 } clq_dtype;
 /* clang-format on */
 
-/* Bytes in one element, and the type's name ("f32"). A value that is no type: 0, "unknown type". */
+/* Bytes in one element; 0 for a value that is no type. */
 CLQ_API size_t clq_dtype_bytes(clq_dtype dtype);
-/* "f32", "i64", …; "unknown type" for what is none. */
+/* "f32", "i64", …; "unknown type" for a value that is no type. */
 CLQ_API const char *clq_dtype_name(clq_dtype dtype);
 
 enum { CLQ_SHAPE_MAX = 6 };         /* dimensions in a shape */
