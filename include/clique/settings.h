@@ -39,7 +39,8 @@ typedef enum clq_setting_type {
     CLQ_SETTING_FLAG,    /* "0" or "1" */
     CLQ_SETTING_COUNT,   /* a whole number in the setting's range */
     CLQ_SETTING_SECONDS, /* a number in the setting's range */
-    CLQ_SETTING_NAMED, /* a text that may be set several times: of outputs "OUTPUT=VALUE", of variables "NAMES=VALUE" */
+    CLQ_SETTING_NAMED, /* a text that may be set several times: for outputs "OUTPUT=VALUE", for variables "NAMES=VALUE";
+                            without a name in front the last one holds */
     CLQ_SETTING_CHOICE /* one word from clq_setting_choice */
 } clq_setting_type;
 

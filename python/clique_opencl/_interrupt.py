@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ._library import library
+from .errors import StateError
 
 
 class Interruption:
@@ -27,11 +28,11 @@ class Interruption:
 
     def stop(self) -> None:
         self.came = True
-        if self.trainers:
-            trainer = self.trainers[-1]
+        for trainer in self.trainers[-1:]:  # a copy: the work may end meanwhile
             # A stop that comes when the work is done would end the next work in its place: another trainer does that.
             trainer.stopped = True
-            library.trainer_stop(trainer.pointer)
+            with contextlib.suppress(StateError):  # closed meanwhile
+                library.trainer_stop(trainer.pointer)
 
     def handle(self, *_: Any) -> None:
         """The signal's handler. Signals that come before there is a file for them have it alone."""

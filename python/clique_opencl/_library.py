@@ -158,7 +158,7 @@ def candidates() -> list[pathlib.Path | str]:
     """If CLIQUE_LIBRARY is set, its file; else the file beside the package, as a wheel has it; then the system's."""
     named = os.environ.get("CLIQUE_LIBRARY")
     if named:
-        return [pathlib.Path(named)]
+        return [pathlib.Path(named).absolute()]  # it looks for its engines beside itself
     beside = pathlib.Path(__file__).resolve().parent / "lib"
     return [*sorted(beside.glob("libclique.so*")), "libclique.so.0", "libclique.so"]
 

@@ -114,8 +114,10 @@ def _schedule(given: Mapping[str, Any]) -> tuple[str, Any]:
     elif name == "CosineDecay":
         rate, target = config.pop("initial_learning_rate"), config.pop("warmup_target", None)
         steps = config.pop("warmup_steps", 0)
-        if target is not None and steps:
-            config["warmup"], config["warmup_from"], rate = steps, rate, target
+        if target is not None:  # it decays from there, without a warm-up too
+            if steps:
+                config["warmup"], config["warmup_from"] = steps, rate
+            rate = target
         keys = {"decay_steps": "decay_steps", "alpha": "alpha", "warmup": "warmup", "warmup_from": "warmup_from"}
         word = "cosine"
     elif name == "CosineDecayRestarts":

@@ -26,9 +26,10 @@ from .callbacks import CSVLogger, EarlyStopping, ModelCheckpoint, ReduceLROnPlat
 from .data import Arrays, Dataset, arrays_of
 from .devices import Device, Selection, System
 from .history import History
-from .settings import Settings, Use, describe, find
+from .settings import Settings, Use, describe, find, text_of
 
 _BATCH = 32  # Keras's
+_BY_DATA = frozenset(("sample_dtype", "sample_weights", "inference_only"))  # settings that the data make
 
 
 def _shape(shape: abi.clq_shape) -> tuple[int, ...]:
@@ -82,6 +83,7 @@ class Model(Handle):
         self._settings: Settings | None = None
         self._selection: Selection | None = None
         self._metrics_given = False
+        self._class_weights: str | None = None  # what compile was given
         self._updated = False  # whether the trainer made updates since it was made or compiled
         self._lost = False  # with a device that failed in a fit; nothing else has had the weights since
         self._epochs = 0  # of the data, that the next fit begins behind: each has its order
@@ -272,6 +274,7 @@ class Model(Handle):
 
         settings: any setting of a training with underscores for dashes, such as ``clip="norm=1"``,
         ``shard_optimizer=True``, ``precision="mixed"``, ``tune="quick"``; `clique_opencl.settings.describe` lists them.
+        class_weights holds for each fit that is not given class_weight.
         Weights stay, and what the optimizer kept is forgotten.
         """
         if loss is None:
@@ -288,6 +291,8 @@ class Model(Handle):
         per_replica = given.pop("batch_per_replica", None)
         if batch is not None and per_replica is not None:
             raise errors.ArgumentError("compile: batch and batch_per_replica exclude each other")
+        for keyword in _BY_DATA & given.keys():
+            raise errors.ArgumentError(f"compile: {keyword} follows from what fit, evaluate and predict are given")
         values, of_system = Settings(), False
         for keyword, value in given.items():
             use = find(keyword).use
@@ -309,6 +314,7 @@ class Model(Handle):
             self._drop_trainers()
             self._settings, self._selection = values, selection
             self._metrics_given = bool(metrics)
+            self._class_weights = text_of(given.get("class_weights"))
             self._batch = batch if per_replica is None else int(per_replica) * len(selection)
             self._updated, self._rate, self._epochs = False, None, 0
             self._seed = int(settings.get("seed") or 0)
@@ -507,7 +513,7 @@ class Model(Handle):
         early_stopping: str | None = None,
         reduce_lr: str | None = None,
         save_best: str | os.PathLike[str] | None = None,
-        monitor: str = "val_loss",
+        monitor: str | None = None,
         csv: str | os.PathLike[str] | None = None,
     ) -> History:
         """Trains, as Keras's fit with the same arguments. x, y: arrays, or lists or mappings of them, or a `Dataset`
@@ -515,7 +521,8 @@ class Model(Handle):
 
         epochs: None is 1, or as many as `steps` needs. steps: end after so many updates. checkpoint: a folder, from
         which ``resume=True`` goes on bit for bit, in this process or another; checkpoint_every: updates between two; keep: how many stay.
-        early_stopping, reduce_lr, save_best, monitor, csv: as the options of the command. Keras's steps_per_epoch,
+        early_stopping, reduce_lr, save_best, monitor, csv: as the options of the command. initial_epoch: the number of
+        the first epoch for the History and for callbacks in Python; the library's own count from 0. Keras's steps_per_epoch,
         validation_steps and validation_freq are not there: `Dataset.take` shortens an epoch.
 
         Ctrl-C ends the training with a checkpoint, if there is a folder, and raises KeyboardInterrupt, as it does in
@@ -523,6 +530,8 @@ class Model(Handle):
         that has no handler of its own for SIGINT; asyncio.run has one.
         """
         self._need_compiled("fit")
+        if monitor and not save_best:
+            raise errors.ArgumentError("fit: monitor is what save_best goes by: give save_best, too")
         with self._lock, contextlib.ExitStack() as stack:
             if self._fit:
                 raise errors.StateError("fit: a callback may not call fit")
@@ -550,11 +559,12 @@ class Model(Handle):
             library.dataset_seek(data.pointer, self._epochs, 0)
             weighted = data.weighted or bool(validation and validation.weighted)
             goes_on = checkpoint is not None and resume
-            trainer = self._to_train(data, largest, weighted, _class_weight_text(class_weight), lost_too=goes_on)
+            by_class = self._class_weights if class_weight is None else _class_weight_text(class_weight)
+            trainer = self._to_train(data, largest, weighted, by_class, lost_too=goes_on)
             native = [
-                EarlyStopping.parse(_with_monitor(early_stopping, monitor)) if early_stopping else None,
-                ReduceLROnPlateau.parse(_with_monitor(reduce_lr, monitor)) if reduce_lr else None,
-                ModelCheckpoint(save_best, monitor) if save_best else None,
+                EarlyStopping.parse(early_stopping) if early_stopping else None,
+                ReduceLROnPlateau.parse(reduce_lr) if reduce_lr else None,
+                ModelCheckpoint(save_best, monitor or "val_loss") if save_best else None,
                 CSVLogger(csv, resume) if csv else None,
             ]
             for one in native:
@@ -908,10 +918,6 @@ def _class_weight_text(given: Mapping[int, float] | None) -> str | None:
     if given is None:
         return None
     return ",".join(f"{int(key)}={float(value)!r}" for key, value in sorted(given.items())) or None
-
-
-def _with_monitor(text: str, monitor: str) -> str:
-    return text if "monitor=" in text or monitor == "val_loss" else f"monitor={monitor},{text}"
 
 
 def _callback_list(given: Any) -> list[Any]:

@@ -10,11 +10,12 @@ import os
 import pathlib
 import shutil
 import subprocess
+from collections.abc import Mapping
 from typing import Any
 
 from . import errors
 from ._library import library
-from .settings import text_of
+from .settings import find, text_of
 
 
 def command() -> str:
@@ -27,6 +28,19 @@ def command() -> str:
     return found
 
 
+def _values(keyword: str, value: Any) -> list[Any]:
+    """One value, or those of an option that may be given several times."""
+    try:
+        several = find(keyword).type == "named"
+    except errors.ArgumentError:  # the command refuses it, or it is of the command alone
+        several = False
+    if several and isinstance(value, Mapping):
+        return [f"{name}={text_of(one)}" for name, one in value.items()]
+    # Texts without a name in front are one value: of several the command takes the last.
+    several = several and isinstance(value, (list, tuple)) and all("=" in str(one).split(":", 1)[0] for one in value)
+    return list(value) if several else [value]
+
+
 def why(model: str | os.PathLike[str], *, timeout: float | None = None, **settings: Any) -> dict[str, Any]:
     """The document of ``clique why --json``: limits, predicted rates on 1 to n devices, advice (docs/guides). model: a
     name or a file of Keras. settings: options with underscores for dashes, such as ``devices="0,1", batch=128,
@@ -37,7 +51,7 @@ def why(model: str | os.PathLike[str], *, timeout: float | None = None, **settin
         if value is True:
             words.append(option)
         elif value is not None and value is not False:
-            for one in value if isinstance(value, list) else [value]:
+            for one in _values(keyword, value):
                 words += [option, str(text_of(one))]
     done = subprocess.run(words, capture_output=True, text=True, timeout=timeout, check=False)
     if done.returncode:

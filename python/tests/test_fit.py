@@ -214,6 +214,23 @@ def test_the_librarys_callbacks(model, x, y, tmp_path):
     assert by_text.epoch == [0, 1]
 
 
+def test_weights_of_classes_that_compile_is_given(case, model, x, y):
+    losses = []
+    for of_compile, of_fit in (({0: 1, 3: 5}, None), (None, {0: 1, 3: 5}), ({0: 1, 3: 5}, {0: 1})):
+        model.compile("sgd", "sparse_categorical_crossentropy", class_weights=of_compile, **QUICK)
+        model.set_weights(case.weights)
+        losses.append(model.fit(x, y, 32, 1, class_weight=of_fit, shuffle=False, verbose=0).history["loss"][0])
+    assert losses[0] == losses[1] != losses[2]
+
+
+def test_settings_that_the_data_make(model, x, y):
+    for keyword, value in (("sample_dtype", "u8"), ("sample_weights", True), ("inference_only", True)):
+        with pytest.raises(clique.ArgumentError, match=keyword):
+            model.compile("sgd", "sparse_categorical_crossentropy", **{keyword: value}, **QUICK)
+    with pytest.raises(clique.ArgumentError, match="save_best"):
+        model.fit(x, y, monitor="loss", verbose=0)
+
+
 def test_learning_rates(model, x, y):
     assert model.learning_rate == 0.05
     model.learning_rate = 0.25

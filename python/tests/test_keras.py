@@ -164,6 +164,17 @@ COMMON = {
             },
         ),
         (
+            thing(  # without steps of warm-up it begins at the target
+                "SGD",
+                **COMMON,
+                learning_rate={
+                    "class_name": "CosineDecay",
+                    "config": {"initial_learning_rate": 0.0, "decay_steps": 30, "warmup_target": 0.2, "warmup_steps": 0},
+                },
+            ),
+            {"optimizer": "sgd:lr=0.2", "schedule": "cosine:decay_steps=30.0"},
+        ),
+        (
             thing(
                 "SGD",
                 **COMMON,

@@ -1,6 +1,7 @@
 """Settings are the library's table, and `why` is the command's."""
 
 import pathlib
+import subprocess
 
 import numpy as np
 import pytest
@@ -63,6 +64,18 @@ def test_values_that_are_none():
         with pytest.raises(clique.ArgumentError, match="batch"):
             values.set("batch", "many")
         values.set("optimizer_of", {"dense*": "sgd:lr=0.1", "*/bias": "sgd:lr=0.2"})
+
+
+def test_options_of_why_that_may_be_repeated(monkeypatch):
+    asked = []
+    done = type("Done", (), {"returncode": 0, "stdout": "{}"})
+    monkeypatch.setattr(subprocess, "run", lambda words, **_: asked.append(words) or done)
+    of_parts = ["dense*=sgd", "*bias=adam:lr=0.1"]
+    clique.why("mlp", devices=[0, 1], loss={"a": "mse", "b": "mae"}, metrics=["accuracy", "mae"], optimizer_of=of_parts)
+    assert asked[0][asked[0].index("mlp") + 1 :] == (
+        ["--devices", "0,1", "--loss", "a=mse", "--loss", "b=mae", "--metrics", "accuracy,mae"]
+        + ["--optimizer-of", of_parts[0], "--optimizer-of", of_parts[1]]
+    )
 
 
 def test_why():
