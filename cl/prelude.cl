@@ -227,8 +227,8 @@ CLQ_READ_RUN(read_2_run, 2)
 
 /* How work-items share pieces 0 .. n - 1. TILE: few items, each with a run of pieces; else many, and neighbours take
  * neighbouring pieces. Fewer pieces than items are spread over all items, since drivers give runs of items to a thread:
- * pieces of the first items alone would be one thread's. FOR_MY_FROM: first .. end - 1, always the second way: for what
- * is left beside whole vectors. */
+ * pieces of the first items alone would be one thread's. An item's run begins at MY_FIRST and ends in front of MY_END.
+ * FOR_MY_FROM: first .. end - 1, always the second way: for what is left beside whole vectors. */
 #ifdef TILE
 #define KERNEL TILE_KERNEL
 #define MY_FIRST(n) ((ulong)get_global_id(0) * (n) / get_global_size(0))

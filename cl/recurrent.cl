@@ -48,7 +48,8 @@ ALWAYS_INLINE void store(floatv value, global float *p, int n) {
         for (int l = 0; l < n; l++) p[l] = lanes[l];
     }
 }
-/* What nobody reads soon goes past the caches: a line that is written whole need not be read first. */
+/* What nobody reads soon goes past the caches: a line that is written whole need not be read first. Compilers that make
+ * an instruction of a prefetch (PREFETCH) make one of this store, too. */
 ALWAYS_INLINE void store_away(floatv value, global float *p, int n) {
 #ifdef PREFETCH
     if (n >= VEC && ((size_t)p & (sizeof(floatv) - 1)) == 0) {
@@ -240,7 +241,7 @@ ALWAYS_INLINE void reset_step(const run *x, int j, int s, int t) {
 #define FIRST_PRODUCT 0
 #endif
 
-/* What step t reads and writes of units j … comes near, in front of the products of the step before. */
+/* What step t reads of units j … comes near, in front of the products of the step before. */
 ALWAYS_INLINE void fetch_forward(const run *x, int j, int t) {
     UNROLL for (int r = 0; r < ROWS; r++) {
         const size_t at = x->row[r] * x->steps + t;
