@@ -1,13 +1,9 @@
 /* <clique/settings.h>: what describes settings, that each key sets what it names, what is refused, and who owns
  * texts. */
-#include "support/files.h"
 #include "support/settings.h"
 #include "support/system.h"
-#include "train/train.h"
-#include <clique/checkpoint.h>
 
 #include <malloc.h>
-#include <unistd.h>
 
 /* ---- descriptions ---- */
 

@@ -2,10 +2,6 @@
 #include "support/files.h"
 #include "support/settings.h"
 #include "support/system.h"
-#include "train/train.h"
-#include <clique/checkpoint.h>
-
-#include <unistd.h>
 
 /* ---- trainers ---- */
 
