@@ -97,6 +97,9 @@ add_test(NAME law/api COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/
 add_test(NAME law/links COMMAND ${PROJECT_SOURCE_DIR}/tests/law/links ${PROJECT_SOURCE_DIR})
 add_test(NAME law/words COMMAND ${PROJECT_SOURCE_DIR}/tests/law/words ${PROJECT_SOURCE_DIR})
 add_test(NAME law/readers COMMAND ${PROJECT_SOURCE_DIR}/tests/readers/check ${PROJECT_SOURCE_DIR})
+# The pages' commands, but for running them: `tests/readers/commands run` does, for an hour or two.
+add_test(NAME readers/commands COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/readers/commands check ${PROJECT_SOURCE_DIR} ${CMAKE_BINARY_DIR})
+add_test(NAME readers/faults COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/readers/check_commands ${PROJECT_SOURCE_DIR} ${CMAKE_BINARY_DIR})
 # The binary interface. What is described is that of x86-64.
 if(NOT CLQ_HIDES_NOT)
   add_test(NAME abi/symbols COMMAND ${PROJECT_SOURCE_DIR}/tests/abi/check symbols ${CMAKE_BINARY_DIR} ${CMAKE_NM})
@@ -423,7 +426,7 @@ set(host_tests "base/.*" "bench/.*" "comm/.*" "data/.*" "device/.*" "formats/.*"
   "world/(world|failure)"
   "cli/(compare|contract|faults|files|help|launch|process|report|text)" "interop/keras_(damage|files|json)"
   "train/(checkpoint_faults|failure|features|log|loops|parts|ps_discrete|shares|upload_ahead)" "why/probe")
-set(plain_tests "abi/.*" "comma/.*" "install/.*" "law/.*" "python/.*" "strict/.*" "soak/.*" "cli/(bench|build|choice|why)"
+set(plain_tests "abi/.*" "comma/.*" "install/.*" "law/.*" "python/.*" "readers/.*" "strict/.*" "soak/.*" "cli/(bench|build|choice|why)"
   "comm/(all_reduce|collectives|gpus)" "device/(cache|program_load|twins)"
   "graph/(chains|fusion|keep|plan|stages|tune)" "interop/golden(_alone|_families)?"
   "ops/(activation|arrange|batched|compress|constrain|conv2d|conv_pool|copy|dense|dropout|element_programs|folds|grouped|input|joined|loss|normalise|norms|penalty|pool2d)"
