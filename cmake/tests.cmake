@@ -461,11 +461,14 @@ foreach(test IN LISTS all_tests)
   endif()
 endforeach()
 
-# Tests of host code that compile much and compute little have their kernels compiled without optimization
-# (tests/support/unoptimized.c), which takes a third of the time; such kernels take up to ten times as long, and trainings of
-# many steps lose by it. Tests of ops and interop/golden_alone have these kernels as users do. Their programs are kept apart.
-set(unoptimized_tests "graph/(chains|custom|drawn_graphs|exchange|fused_step|keep|placement|stages|step_graph|tune|weights)"
-  "interop/(golden|golden_families|single_layers)")
+# Tests that compile much and compute little have their kernels compiled without optimization (tests/support/unoptimized.c),
+# which takes a third of the time. Such kernels run up to ten times as long, and trainings of many steps lose by it. Kernels
+# as users have them are those of interop/golden_alone, of tests of ops, of the commands, and of the other trainings.
+# Unoptimized programs are kept apart.
+set(unoptimized_tests "device/(cache|program_load|twins)"
+  "graph/(chains|composites|custom|drawn_graphs|exchange|fused_step|fusion|keep|placement|plan|stages|step_graph|tune|weights)"
+  "interop/(golden|golden_families|single_layers)"
+  "train/(checkpoint|compress|mixed|paths|recompute|shard_optimizer|sharded_update|step_memory|strategies|tensor|tensor_attention)")
 foreach(test IN LISTS all_tests)
   clq_is_one_of(is_unoptimized "${test}" ${unoptimized_tests})
   if(is_unoptimized)
@@ -473,4 +476,6 @@ foreach(test IN LISTS all_tests)
     list(TRANSFORM environment REPLACE "^(CLIQUE_CACHE_DIR=.*)" "\\1-unoptimized")
     set_property(TEST ${test} PROPERTY ENVIRONMENT ${environment} CLQ_TEST_UNOPTIMIZED=1)
   endif()
+  # Who used a processor for how long (tests/support/record.c).
+  set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT CLQ_TEST_NAME=${test})
 endforeach()

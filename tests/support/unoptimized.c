@@ -2,9 +2,9 @@
  * this.
  *
  * A kernel that is optimized computes the same, and faster. What a compiler makes wrong in optimizing is found by tests
- * of kernels that such a device runs for its users: those of ops in the family for CPUs, and trainings (train/...,
- * interop/golden_alone, the tests of the commands). Not optimized are kernels of tests of host code that compile much
- * and compute little (CLQ_TEST_UNOPTIMIZED in their environment, cmake/tests.cmake), and in ops those of the family for
+ * of kernels that such a device runs for its users: those of ops in the family for CPUs, interop/golden_alone, most
+ * trainings (train/...), and the tests of the commands. Not optimized are kernels of tests that compile much and
+ * compute little (CLQ_TEST_UNOPTIMIZED in their environment, cmake/tests.cmake), and in ops those of the family for
  * GPUs, which on a CPU run in tests alone (support/unoptimized.h).
  *
  * Other drivers optimize as ever: a simulator and a GPU compile fast, and would run slower. */
