@@ -5,6 +5,7 @@
  * It appends lines to FILE, with tabs between, each launch's once per process:
  *     build   DRIVER KIND FILE.cl MILLISECONDS PROGRAM
  *     launch  DRIVER KIND PATH
+ *     cpu     TEST SECONDS        of a process that ends by itself, and its threads (CLQ_TEST_NAME: cmake/tests.cmake)
  * A path is a kernel and how it was built: "FILE.cl KERNEL -DMACRO…", without macros that are numbers, which are sizes;
  * "fused FUNCTION" is a launch that is part of a fused one. What a binary was built from is in
  * $CLIQUE_CACHE_DIR/record, which the process that built it has written. */
@@ -25,6 +26,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -62,6 +64,16 @@ static void write_line(const char *format, ...) {
     const size_t bytes = (size_t)length < sizeof line ? (size_t)length : sizeof line - 1;
     if (write(file, line, bytes) < 0) (void)fprintf(stderr, "record: %s: %s\n", path, strerror(errno));
     (void)close(file);
+}
+
+/* Of the process alone: each of its children writes its own line. */
+__attribute__((destructor)) static void end(void) {
+    struct rusage used;
+    const char *test = getenv("CLQ_TEST_NAME");
+    if (!test || getrusage(RUSAGE_SELF, &used) != 0) return;
+    write_line("cpu\t%s\t%.3f\n", test,
+               (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+                   (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) * 1e-6);
 }
 
 /* ---- what is known of an object ---- */
