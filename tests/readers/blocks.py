@@ -6,7 +6,7 @@ of the block that contain TEXT.
   <!-- file: NAME -->       The block is the content of a file that commands of the page name.
   <!-- first: COMMAND -->   It runs before the block's commands.
   <!-- output of: COMMAND -->    The block is what COMMAND prints.
-  <!-- varies: TEXT; TEXT -->    What is printed in these places depends on the machine.
+  <!-- varies: TEXT | TEXT -->    What is printed in these places depends on the machine.
   <!-- exit: N -->          The command ends with this status.
   <!-- cut: SECONDS -->     It takes an hour or more: Ctrl-C ends it after so long.
   <!-- given: PARAMETERS -->     The block in C is the inside of a function with these."""
