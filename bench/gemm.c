@@ -293,7 +293,7 @@ clq_status clq_bench_gemm(int argc, char **argv) {
          .help = "shapes: C (m, n) = A (m, k) B (k, n); with :tn, :nt or :tt behind, A, B or both lie transposed"},
         {"variants", KEY_VARIANTS, "A,B|chosen",
          .help = "of tile, local and clblast (default all); chosen: only what Clique would use"},
-        {NULL, 'd', "f32|f16", .help = "as the matrices lie in memory (default f32); f16 by local alone"},
+        {NULL, 'd', "f32|f16", .help = "as the matrices lie in memory (default f32); f16 by tile and local alone"},
         {"matmul-precision", KEY_PRECISION, "highest|high|medium", .help = "as clique train's (default highest)"},
         {0}};
     static const clq_bench_column columns[] = {{"label", "device", -12, 0},
