@@ -73,7 +73,8 @@ def blocks(root, path):
             block.lines.append(line[4:] if indented else line)
         elif line:
             mark = MARK.match(line)
-            block, marks = None, marks * (block is None) + [mark.groups()] if mark else []
+            of_line = mark.groups() if mark else ("unknown", line, None) if line.startswith("<!--") else None
+            block, marks = None, marks * (block is None) + [of_line] if of_line else []
         elif block is not None:
             block.lines.append("")
     return found
