@@ -97,7 +97,7 @@ add_test(NAME law/api COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/
 add_test(NAME law/links COMMAND ${PROJECT_SOURCE_DIR}/tests/law/links ${PROJECT_SOURCE_DIR})
 add_test(NAME law/words COMMAND ${PROJECT_SOURCE_DIR}/tests/law/words ${PROJECT_SOURCE_DIR})
 add_test(NAME law/readers COMMAND ${PROJECT_SOURCE_DIR}/tests/readers/check ${PROJECT_SOURCE_DIR})
-# The pages' commands, but for running them: `tests/readers/commands run` does, for an hour or two.
+# The pages' commands, but for running them: `tests/readers/commands run` does, for half an hour or more.
 add_test(NAME readers/commands COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/readers/commands check ${PROJECT_SOURCE_DIR} ${CMAKE_BINARY_DIR})
 add_test(NAME readers/faults COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/readers/check_commands ${PROJECT_SOURCE_DIR} ${CMAKE_BINARY_DIR})
 # The binary interface. What is described is that of x86-64.
@@ -464,8 +464,7 @@ endforeach()
 # Tests that compile much and compute little have their kernels compiled without optimization (tests/support/unoptimized.c),
 # which takes a third of the time. Such kernels run up to ten times as long, and trainings of many steps lose by it. Kernels
 # as users have them are those of interop/golden_alone, of the commands, of tests of ops in the family for CPUs, and of the
-# other trainings.
-# Unoptimized programs are kept apart.
+# other trainings. Unoptimized programs are kept apart.
 set(unoptimized_tests "device/(cache|program_load|twins)"
   "graph/(chains|composites|custom|drawn_graphs|exchange|fused_step|fusion|keep|placement|plan|stages|step_graph|tune|weights)"
   "interop/(golden|golden_families|single_layers)"
