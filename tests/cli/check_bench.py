@@ -253,6 +253,8 @@ class Bench(support.InFolder):
             rows = self.measure(name, *TWO, "-b", 4000, "-e", 4000, "-n", 1, "-m", 7, "--bucket", "10000", "--transport", "staged")
             self.assertEqual({(r["agg_iters"], r["transport"]) for r in rows}, {(7, "staged")})
             self.check_collective(name, rows, 2)
+        rows = self.measure("broadcast", *TWO, "-b", 64, "-e", 64, "-n", 1, "--algo", "doubling", "--transport", "staged")
+        self.assertEqual({r["algo"] for r in rows}, {"ring"})
         text = self.run_bench("all_reduce", *TWO, "-b", 64, "-e", 64, "-n", 1, "--explain").stdout
         self.assertIn("# all 2 ranks, any size: direct over mapped memory", text)
         self.assertIn("# Wrong values: 0 OK", text)

@@ -213,6 +213,18 @@ static void test_torus(void **state) {
     }
 }
 
+/* What has no form of an algorithm is a ring, and is told as one. */
+static void test_forms(void **state) {
+    (void)state;
+    assert_int_equal(clq_schedule_form(CLQ_ALGORITHM_TORUS, CLQ_ALL_REDUCE, 6), CLQ_ALGORITHM_TORUS);
+    assert_int_equal(clq_schedule_form(CLQ_ALGORITHM_TORUS, CLQ_ALL_REDUCE, 7), CLQ_ALGORITHM_RING);
+    assert_int_equal(clq_schedule_form(CLQ_ALGORITHM_DOUBLING, CLQ_ALL_REDUCE, 7), CLQ_ALGORITHM_DOUBLING);
+    for (int c = 0; c < CLQ_COLLECTIVE_COUNT; c++)
+        if (c != CLQ_ALL_REDUCE)
+            assert_int_equal(clq_schedule_form(CLQ_ALGORITHM_DOUBLING, (clq_collective)c, 8), CLQ_ALGORITHM_RING);
+    assert_int_equal(clq_schedule_between(CLQ_ALGORITHM_TORUS, 7, 64), CLQ_ALGORITHM_RING);
+}
+
 /* Between processes: the least messages of few bytes, the least bytes of many; a torus of many processes. */
 static void test_between(void **state) {
     (void)state;
@@ -233,7 +245,8 @@ static void test_between(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_reduce), cmocka_unit_test(test_hierarchical), cmocka_unit_test(test_others),
-        cmocka_unit_test(test_ring_bytes), cmocka_unit_test(test_torus),        cmocka_unit_test(test_between),
+        cmocka_unit_test(test_forms),      cmocka_unit_test(test_ring_bytes),   cmocka_unit_test(test_torus),
+        cmocka_unit_test(test_between),
     };
     return cmocka_run_group_tests_name("comm/schedule", tests, NULL, NULL);
 }

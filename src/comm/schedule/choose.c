@@ -174,9 +174,8 @@ static clq_algorithm choose_by_rule(const clq_comm *comm, size_t bytes) {
     return is_nested(comm) ? CLQ_ALGORITHM_HIERARCHICAL : CLQ_ALGORITHM_RING;
 }
 
-clq_algorithm clq_comm_choose(const clq_comm *comm, clq_collective collective, size_t bytes) {
-    if (comm->algorithm != CLQ_ALGORITHM_AUTO) return comm->algorithm;
-    if (collective != CLQ_ALL_REDUCE) return CLQ_ALGORITHM_RING;
+/* By what was measured, if anything was. */
+static clq_algorithm find_fastest(const clq_comm *comm, size_t bytes) {
     if (!comm->measured) return choose_by_rule(comm, bytes);
     clq_algorithm best = CLQ_ALGORITHM_RING;
     double least = INFINITY;
@@ -188,6 +187,12 @@ clq_algorithm clq_comm_choose(const clq_comm *comm, clq_collective collective, s
         best = candidates[i];
     }
     return best;
+}
+
+clq_algorithm clq_comm_choose(const clq_comm *comm, clq_collective collective, size_t bytes) {
+    if (comm->algorithm == CLQ_ALGORITHM_DIRECT) return CLQ_ALGORITHM_DIRECT; /* without a schedule */
+    const bool is_free = comm->algorithm == CLQ_ALGORITHM_AUTO && collective == CLQ_ALL_REDUCE;
+    return clq_schedule_form(is_free ? find_fastest(comm, bytes) : comm->algorithm, collective, comm->size);
 }
 
 /* ---- telling ---- */

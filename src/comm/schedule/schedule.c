@@ -320,7 +320,7 @@ static void make_all_reduce(clq_algorithm algorithm, clq_schedule *s) {
         make_hierarchical(s);
     else if (algorithm == CLQ_ALGORITHM_DOUBLING)
         add_phase(s, doubling_rounds(n), s->bytes, true, doubling_step);
-    else if (algorithm == CLQ_ALGORITHM_TORUS && torus_width(n) > 1)
+    else if (algorithm == CLQ_ALGORITHM_TORUS)
         make_torus(s);
     else if (algorithm == CLQ_ALGORITHM_REDUCE_TO_ONE)
         add_phase(s, 2 * (n - 1), s->bytes, true, star_all_reduce);
@@ -328,11 +328,16 @@ static void make_all_reduce(clq_algorithm algorithm, clq_schedule *s) {
         add_phase(s, 2 * (n - 1), clq_part_begin(1, n, s->bytes), false, ring_all_reduce);
 }
 
+clq_algorithm clq_schedule_form(clq_algorithm asked, clq_collective collective, unsigned ranks) {
+    const bool has_form = collective == CLQ_ALL_REDUCE && (asked != CLQ_ALGORITHM_TORUS || torus_width(ranks) > 1);
+    return has_form ? asked : CLQ_ALGORITHM_RING;
+}
+
 void clq_schedule_make(clq_algorithm algorithm, clq_collective collective, unsigned ranks, unsigned root, unsigned to,
                        size_t bytes, const clq_islands *islands, clq_schedule *out) {
     *out = (clq_schedule){.ranks = ranks, .root = root, .to = to, .bytes = bytes, .islands = islands};
     switch (collective) {
-    case CLQ_ALL_REDUCE: make_all_reduce(algorithm, out); break;
+    case CLQ_ALL_REDUCE: make_all_reduce(clq_schedule_form(algorithm, collective, ranks), out); break;
     case CLQ_REDUCE_SCATTER:
         add_phase(out, ranks - 1, bytes, false, ring_reduce_scatter);
         out->work_bytes = ranks > 2 ? ranks * bytes : 0;
@@ -370,7 +375,7 @@ clq_algorithm clq_schedule_between(clq_algorithm asked, unsigned ranks, size_t b
     switch (asked) {
     case CLQ_ALGORITHM_DOUBLING:
     case CLQ_ALGORITHM_RING:
-    case CLQ_ALGORITHM_TORUS: return asked;
+    case CLQ_ALGORITHM_TORUS: return clq_schedule_form(asked, CLQ_ALL_REDUCE, ranks);
     case CLQ_ALGORITHM_HIERARCHICAL: return CLQ_ALGORITHM_RING;
     case CLQ_ALGORITHM_REDUCE_TO_ONE: return ranks <= CLQ_REPLICAS_MAX ? asked : CLQ_ALGORITHM_RING;
     default: return by_bytes(ranks, bytes);

@@ -72,9 +72,11 @@ struct clq_schedule {
     clq_phase phase[CLQ_PHASES_MAX];
 };
 
-/* `algorithm` is neither AUTO nor DIRECT; where it has no form of the collective, the ring's (or a pipeline along it)
- * is made. bytes: of the call's count. islands: for HIERARCHICAL, kept by the caller. Not for barriers, nor for one
- * rank. */
+/* The algorithm that a collective gets if `asked` is asked for: only all-reduce has others than the ring (or a pipeline
+ * along it), and a torus has two axes. `asked` is not DIRECT. */
+clq_algorithm clq_schedule_form(clq_algorithm asked, clq_collective collective, unsigned ranks);
+/* `algorithm` is neither AUTO nor DIRECT; what clq_schedule_form makes of it is made. bytes: of the call's count.
+ * islands: for HIERARCHICAL, kept by the caller. Not for barriers, nor for one rank. */
 void clq_schedule_make(clq_algorithm algorithm, clq_collective collective, unsigned ranks, unsigned root, unsigned to,
                        size_t bytes, const clq_islands *islands, clq_schedule *out);
 /* Which algorithm an all-reduce between processes gets, by what is asked for, its bytes and their number alone, so that
