@@ -484,7 +484,8 @@ typedef struct clq_progress {
 /* An epoch that has ended, for callbacks. */
 typedef struct clq_epoch_info {
     uint64_t epoch;
-    /* validation.samples 0: there is no validation set, or it has no batch; validation.loss is then 0. train.samples 0:
+    /* validation.samples 0: there is no validation set, it has no batch, or clq_fit_config.validation_freq left the
+     * epoch out; validation.loss is then 0. train.samples 0:
      * the fit has no totals for the epoch; its training loss and metrics are then NaN. Reasons: the dataset was at the
      * epoch's end; or the fit resumed from a checkpoint that has no totals, or totals for another loss or other
      * metrics. */
@@ -525,6 +526,9 @@ typedef struct clq_fit_config {
      * their contexts change. NULL: none, whatever the count. */
     const struct clq_callback *callbacks;
     size_t callback_count;
+    /* The validation set is evaluated after every epoch whose number, counted from 1, is a multiple of this (Keras's
+     * validation_freq). After other epochs validation.samples is 0. 0: 1, after every epoch. */
+    uint64_t validation_freq;
 } clq_fit_config;
 /* Trains on the dataset from its current place. The dataset's batch must be at most the trainer's global batch.
  * Callbacks may evaluate, predict, and read and write weights; on_step, on_progress and on_log may not make steps or

@@ -529,8 +529,10 @@ static clq_status tell_interrupted(training *t, clq_status status) {
 /* Of the last epoch: of its test, where there is one. */
 static clq_status tell_matrices(const training *t) {
     if (t->epoch_count == 0) return CLQ_OK;
-    if (t->setup->test) return clq_print_matrices(t->talk, "test ", t->setup->trainer, CLQ_MATRIX_OF_EVALUATION);
-    if (t->epochs[t->epoch_count - 1].train.samples == 0) return CLQ_OK;
+    const clq_epoch_info *last = &t->epochs[t->epoch_count - 1];
+    if (last->validation.samples > 0)
+        return clq_print_matrices(t->talk, "test ", t->setup->trainer, CLQ_MATRIX_OF_EVALUATION);
+    if (last->train.samples == 0) return CLQ_OK;
     return clq_print_matrices(t->talk, "", t->setup->trainer, CLQ_MATRIX_OF_TRAINING);
 }
 

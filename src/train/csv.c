@@ -42,9 +42,11 @@ static void add_names(clq_text *line, const clq_trainer *trainer, const char *pr
     for (unsigned i = 0; i < trainer->metric_count; i++) add_name(line, prefix, trainer->metric_names[i]);
 }
 
-static void add_values(clq_text *line, const clq_totals *totals) {
-    if (totals->samples == 0) { /* of a training that goes on behind the epoch's last step: nothing is known */
-        for (unsigned i = 0; i <= totals->metrics.count; i++) clq_text_add(line, ",");
+/* Empty cells, with as many metrics, of an epoch without totals: its training was before the checkpoint that the fit
+ * goes on from, or its validation was left out. */
+static void add_values(clq_text *line, const clq_totals *totals, unsigned metrics) {
+    if (totals->samples == 0) {
+        for (unsigned i = 0; i <= metrics; i++) clq_text_add(line, ",");
         return;
     }
     clq_text_add(line, ",%.9g", totals->loss);
@@ -231,8 +233,9 @@ static clq_status on_epoch(void *context, clq_trainer *trainer, const clq_epoch_
     clq_text line = {0};
     if (t->names) CLQ_TRY(begin_table(t));
     clq_text_add(&line, "%llu", (unsigned long long)info->epoch);
-    add_values(&line, &info->train);
-    if (t->validated) add_values(&line, &info->validation);
+    const unsigned metrics = info->train.metrics.count;
+    add_values(&line, &info->train, metrics);
+    if (t->validated) add_values(&line, &info->validation, metrics);
     clq_text_add(&line, ",%.9g", clq_trainer_learning_rate(trainer));
     clq_status status = write_line(t, &line);
     clq_free(line.data);

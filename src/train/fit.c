@@ -412,7 +412,7 @@ static clq_status end_epoch(run *r, double seconds) {
         forget_values(&info.train);
     else
         clq_trainer_keep_matrices(r->trainer, CLQ_MATRIX_OF_TRAINING, r->metrics.totals);
-    if (data) {
+    if (data && (r->epoch + 1) % CLQ_MAX(r->config->validation_freq, (uint64_t)1) == 0) {
         evaluation e = {.fit = r, .trained = &info.train};
         CLQ_TRY(evaluate(r->trainer, data, &e, &info.validation));
     }

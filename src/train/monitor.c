@@ -135,7 +135,7 @@ double clq_watch_value(const clq_watch *watch, const clq_epoch_info *info) {
 }
 
 bool clq_watch_has_value(const clq_watch *watch, const clq_epoch_info *info) {
-    return is_validation(watch->monitor.name) || info->train.samples > 0;
+    return (is_validation(watch->monitor.name) ? info->validation : info->train).samples > 0;
 }
 
 /* In Keras's order of additions, so that ties come out alike. */

@@ -494,6 +494,34 @@ static void best_weights_go_into_a_file(void **state) {
     clq_trainer_destroy(trainer);
 }
 
+/* As Keras's validation_freq: behind the epochs whose number it divides, counted from 1. A watch sees no other epoch.
+ */
+static void validations_are_left_out(void **state) {
+    (void)state;
+    char *path = temporary("freq.csv");
+    const clq_early_stopping config = {.patience = 1};
+    clq_callback both[2];
+    clq_fit_config fit = {
+        .epochs = 4, .validation = validation, .callbacks = both, .callback_count = 2, .validation_freq = 2};
+    for (int diverges = 0; diverges < 2; diverges++) {
+        clq_trainer *trainer = open_trainer("pocl:0", diverges ? 1.25 : 0.25, "constant");
+        assert_ok(clq_callback_csv(path, false, &both[0]));
+        assert_ok(clq_callback_early_stopping(&config, &both[1]));
+        fit.epochs = diverges ? 9 : 4;
+        assert_ok(clq_fit(trainer, data, &fit));
+        if (diverges)
+            assert_int_equal(trainer->step, 4); /* the second validation is worse than the first */
+        else
+            expect_file(path, HEADER "0,1,1,,,0.25\n" SECOND "2,0.0625,0.25,,,0.25\n"
+                                     "3,0.015625,0.125,0.00390625,0.0625,0.25\n");
+        clq_callback_destroy(&both[0]);
+        clq_callback_destroy(&both[1]);
+        clq_trainer_destroy(trainer);
+    }
+    assert_int_equal(unlink(path), 0);
+    clq_free(path);
+}
+
 /* ---- memory ---- */
 
 static clq_status make_all(clq_trainer *trainer) {
@@ -567,6 +595,7 @@ int main(int argc, char **argv) {
                                        cmocka_unit_test(epochs_become_a_table),
                                        cmocka_unit_test(edited_tables_go_on),
                                        cmocka_unit_test(best_weights_go_into_a_file),
+                                       cmocka_unit_test(validations_are_left_out),
                                        cmocka_unit_test(memory_runs_out)};
     return run_named(argc, argv, tests, start, finish);
 }
