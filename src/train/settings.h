@@ -44,7 +44,7 @@ struct clq_settings {
     const char *init, *init_map, *freeze, *weights, *save, *log, *trace, *out, *write_model, *progress, *shuffle;
     const char *tune, *matmul_precision;
     const char *precision, *loss_scale, *recompute, *disable_paths, *shard;
-    uint64_t batch, batch_per_replica, accumulate, epochs, steps, seed, take, bucket_bytes, backup, local_steps;
+    uint64_t batch, batch_per_replica, accumulate, epochs, steps, validation_freq, seed, take, bucket_bytes, backup, local_steps;
     uint64_t ps_ranks, memory_limit, micro_batches, machines, devices_per_machine;
     const char *prompt, *prompt_file, *temperature, *top_p;
     uint64_t tokens, top_k;
@@ -202,7 +202,7 @@ void clq_fit_callbacks_close(clq_fit_callbacks *callbacks);
  * update that the training goes on from, or 0. */
 clq_status clq_fit_checkpoints_open(const clq_settings *settings, clq_world *world, clq_trainer *trainer,
                                     clq_dataset *train, clq_checkpoints **out, uint64_t *step);
-/* How long: the members epochs and steps. */
+/* How long, and how often the validation: the members epochs, steps and validation_freq. */
 void clq_fit_set_length(const clq_settings *settings, clq_fit_config *fit);
 
 /* ---- what is made of a config (setting_values.c) ---- */

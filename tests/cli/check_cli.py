@@ -287,6 +287,8 @@ class CommandLine(support.InFolder):
         for k in range(3):
             self.assertAlmostEqual(rows[k]["loss"], 17 * 0.75 ** (2 * k), places=5)
             self.assertAlmostEqual(report["epochs"][k]["val_loss"], 17 * 0.75 ** (2 * k + 2), places=5)
+        rarer = self.train(*common, "--optimizer", "sgd:lr=0.25", "--epochs", 3, "--validation-freq", 2, whole=True)["epochs"]
+        self.assertEqual([epoch["val_loss"] for epoch in rarer], [None, report["epochs"][1]["val_loss"], None])
         common += ["--weights", weights]
         result = run("eval", *common, "--metrics", "mae,root_mean_squared_error", "--json")
         evaluated = json.loads(result.stdout)
@@ -320,6 +322,8 @@ class CommandLine(support.InFolder):
                 self.assertEqual(sum(map(sum, matrix)), samples)
                 self.assertAlmostEqual(sum(matrix[i][i] for i in range(10)) / samples, epoch[prefix + "accuracy"], places=6)
         self.assertEqual(table.read_text().splitlines()[0], "epoch,loss,accuracy,val_loss,val_accuracy,lr")
+        rarer = self.train(*common, "--epochs", 1, "--validation-freq", 2, whole=True)["epochs"][0]
+        self.assertEqual((rarer["confusion_matrix"], rarer["val_confusion_matrix"]), (report["epochs"][0]["confusion_matrix"], None))
         result = run("eval", *common, "--weights", weights, "--json")
         evaluated = json.loads(result.stdout)
         self.assertEqual(list(evaluated), ["loss", "accuracy", "confusion_matrix", "samples", "images_per_s"])
