@@ -274,6 +274,7 @@ class clq_fit_config(c.Structure):
         ("on_checkpoint", ON_CHECKPOINT),
         ("callbacks", c.POINTER(clq_callback)),
         ("callback_count", size_t),
+        ("validation_freq", c.c_uint64),
     ]
 
 

@@ -33,8 +33,10 @@ class Fit:
         validation: Dataset | None,
         callbacks: list[Any],
         verbose: int | str,
+        validation_freq: int,
     ) -> None:
         self.model, self.trainer, self.data, self.validation = model, trainer, data, validation
+        self.validation_freq = validation_freq
         self.callbacks = callbacks
         for one in callbacks:
             if not isinstance(one, (Callback, _Native)):
@@ -87,6 +89,7 @@ class Fit:
             checkpoints=held_checkpoints.value if held_checkpoints else None,
             callbacks=array if structs else None,
             callback_count=len(structs),
+            validation_freq=self.validation_freq,
         )
         with contextlib.ExitStack() as stack:
             for one in self.callbacks:
@@ -228,7 +231,7 @@ class Fit:
 
         it = info.contents
         logs = logs_of(it.train) if it.train.samples else {}
-        if self.validation:
+        if it.validation.samples:
             logs |= logs_of(it.validation, "val_")
         epoch = self._initial + it.epoch
         self.epochs_begun = it.epoch + 1

@@ -504,6 +504,7 @@ class Model(Handle):
         initial_epoch: int = 0,
         *,
         validation_batch_size: int | None = None,
+        validation_freq: int = 1,
         steps: int = 0,
         drop_remainder: bool = False,
         checkpoint: str | os.PathLike[str] | None = None,
@@ -522,8 +523,9 @@ class Model(Handle):
         epochs: None is 1, or as many as `steps` needs. steps: end after so many updates. checkpoint: a folder, from
         which ``resume=True`` goes on bit for bit, in this process or another; checkpoint_every: updates between two; keep: how many stay.
         early_stopping, reduce_lr, save_best, monitor, csv: as the options of the command. initial_epoch: the number of
-        the first epoch for the History and for callbacks in Python; the library's own count from 0. Keras's steps_per_epoch,
-        validation_steps and validation_freq are not there: `Dataset.take` shortens an epoch.
+        the first epoch for the History and for callbacks in Python; the library's own count from 0. validation_freq: the validation
+        comes after each epoch whose number, counted from 1, is a multiple of it; a number. Keras's steps_per_epoch and
+        validation_steps are not there: `Dataset.take` shortens an epoch.
 
         Ctrl-C ends the training with a checkpoint, if there is a folder, and raises KeyboardInterrupt, as it does in
         `evaluate` and `predict`; the weights are those of the last update. That holds in the main thread of a program
@@ -532,6 +534,10 @@ class Model(Handle):
         self._need_compiled("fit")
         if monitor and not save_best:
             raise errors.ArgumentError("fit: monitor is what save_best goes by: give save_best, too")
+        if not isinstance(validation_freq, int) or validation_freq < 1:
+            raise errors.ArgumentError(f"fit: validation_freq={validation_freq!r}: expected a whole number from 1 on")
+        if initial_epoch % validation_freq:  # the library's epochs count from 0
+            raise errors.ArgumentError(f"fit: initial_epoch={initial_epoch} is no multiple of {validation_freq=}")
         with self._lock, contextlib.ExitStack() as stack:
             if self._fit:
                 raise errors.StateError("fit: a callback may not call fit")
@@ -578,7 +584,7 @@ class Model(Handle):
                     self._version += 1
                     trainer.version, trainer.rate, self._lost = self._version, None, False
             self._give_weights(trainer)  # if it went on from nothing
-            fit = Fit(self, trainer, data, validation, all_callbacks, verbose)
+            fit = Fit(self, trainer, data, validation, all_callbacks, verbose, validation_freq)
             self._fit = fit
             before = self._version
             try:

@@ -61,6 +61,22 @@ def test_history(model, x, y, capsys):
     assert accuracy == pytest.approx(correct.mean())
 
 
+def test_validations_are_left_out(model, x, y):
+    """As Keras's validation_freq: after epochs 2 and 4 of 5, counted from 1."""
+    history = model.fit(x, y, 32, 5, validation_data=(x[:20], y[:20]), validation_freq=2, verbose=0)
+    assert {name: len(values) for name, values in history.history.items()} == {
+        "loss": 5,
+        "accuracy": 5,
+        "val_loss": 2,
+        "val_accuracy": 2,
+    }
+    for refused in (0, [1, 3], 1.5):
+        with pytest.raises(clique.ArgumentError, match="validation_freq=.*whole number"):
+            model.fit(x, y, validation_data=(x, y), validation_freq=refused)
+    with pytest.raises(clique.ArgumentError, match="no multiple of validation_freq=2"):
+        model.fit(x, y, validation_data=(x, y), validation_freq=2, initial_epoch=1)
+
+
 def test_losses_are_what_they_say(model, x, y):
     """Against NumPy: the mean of -log p, and weights of samples as Keras counts them."""
     p = model.predict(x)[np.arange(96), y].astype(np.float64)
