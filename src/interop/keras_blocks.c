@@ -330,25 +330,20 @@ static const clq_block_row rows[] = {
     CLQ_BLOCK_END,
 };
 
-static const clq_block_row *row_at(size_t i) {
-    static const clq_block_row *const tables[] = {
-        rows,           clq_keras_ops,    clq_keras_axes, clq_hub_blocks, clq_hub_decoders,
-        clq_hub_rotary, clq_hub_relative, clq_hub_vision, clq_hub_pairs,  clq_hub_images};
-    for (size_t k = 0; k < CLQ_COUNT_OF(tables); k++)
-        for (const clq_block_row *row = tables[k]; row->class_name; row++)
-            if (i-- == 0) return row;
-    return NULL;
-}
+static const clq_block_row *const tables[] = {
+    rows,           clq_keras_ops,    clq_keras_axes, clq_hub_blocks, clq_hub_decoders,
+    clq_hub_rotary, clq_hub_relative, clq_hub_vision, clq_hub_pairs,  clq_hub_images};
 
+/* Each layer of a file asks for its row several times. */
 static const clq_block_row *find_row(json_t *layer) {
-    const char *module = json_string_value(json_object_get(layer, "module"));
-    for (size_t i = 0; row_at(i); i++) {
-        const clq_block_row *row = row_at(i);
-        if (strcmp(row->class_name, clq_keras_class(layer)) != 0) continue;
-        const bool keras = !module || strncmp(module, "keras.", 6) == 0;
-        if (row->of_config && !row->of_config(json_object_get(layer, "config"))) continue;
-        if (row->module ? module && strcmp(module, row->module) == 0 : keras) return row;
-    }
+    const char *name = clq_keras_class(layer), *module = json_string_value(json_object_get(layer, "module"));
+    const bool is_keras = !module || strncmp(module, "keras.", 6) == 0;
+    for (size_t k = 0; k < CLQ_COUNT_OF(tables); k++)
+        for (const clq_block_row *row = tables[k]; row->class_name; row++) {
+            if (strcmp(row->class_name, name) != 0) continue;
+            if (row->of_config && !row->of_config(json_object_get(layer, "config"))) continue;
+            if (row->module ? module && strcmp(module, row->module) == 0 : is_keras) return row;
+        }
     return NULL;
 }
 
@@ -402,8 +397,9 @@ bool clq_keras_block_same_flags(json_t *layer, json_t *a, json_t *b) {
 }
 
 const char *clq_keras_block_class(size_t i) {
-    for (size_t k = 0; row_at(k); k++)
-        if (!row_at(k)->of_config && i-- == 0) return row_at(k)->class_name;
+    for (size_t k = 0; k < CLQ_COUNT_OF(tables); k++)
+        for (const clq_block_row *row = tables[k]; row->class_name; row++)
+            if (!row->of_config && i-- == 0) return row->class_name;
     return NULL;
 }
 
