@@ -1,0 +1,64 @@
+/* Has the linker read less for each kernel that PoCL compiles. tests/run preloads this.
+ *
+ * PoCL makes a shared object of each kernel with the command that links a user's C program: the linker reads the
+ * symbols of the C library and of the mathematical one, which takes six times as long as the kernel itself. In a shared
+ * object, what is not found stays open, and is looked for in the same libraries when the object is loaded. So the
+ * linker gets clq_no_symbols.so in their place, which lies beside this library: it has no symbols, and the mathematical
+ * library's name, by which the kernel's object asks for that when it is loaded, as ever. The compiler's static library
+ * stays: its functions become part of the object. The object's code is the same.
+ *
+ * Each other command runs as it is. */
+#define _GNU_SOURCE 1 /* RTLD_NEXT, dladdr; NOLINT(bugprone-reserved-identifier) */
+#include <dlfcn.h>
+#include <spawn.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#define EXPORT __attribute__((visibility("default")))
+#define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+
+enum { ARGUMENTS_MOST = 64, PATH_BYTES = 4096 };
+
+static bool ends_with(const char *text, const char *end) {
+    const size_t length = strlen(text), last = strlen(end);
+    return length >= last && strcmp(text + length - last, end) == 0;
+}
+
+/* PoCL's temporary objects are called tempfile_XXXXXX.so.o. */
+static bool links_kernel(const char *path, char *const arguments[]) {
+    bool is_shared = false, has_kernel = false;
+    for (size_t i = 0; arguments[i]; i++) {
+        is_shared |= strcmp(arguments[i], "-shared") == 0;
+        has_kernel |= strstr(arguments[i], "/tempfile_") && ends_with(arguments[i], ".so.o");
+    }
+    return ends_with(path, "/ld") && is_shared && has_kernel;
+}
+
+static bool is_one_of(const char *argument, const char *const words[]) {
+    while (*words && strcmp(argument, *words) != 0) words++;
+    return *words;
+}
+
+/* The same command with fewer libraries; false: it has too many arguments, or this library has no place. */
+static bool shorten(char *const arguments[], char *library, char *shorter[ARGUMENTS_MOST]) {
+    static const char *const dropped[] = {"-lc", "-lgcc_s", "--as-needed", "--no-as-needed", NULL};
+    size_t count = 0, i = 0;
+    Dl_info own;
+    if (!dladdr(__extension__(void *) & shorten, &own) || !own.dli_fname) return false;
+    const char *name = strrchr(own.dli_fname, '/');
+    const int length = snprintf(library, PATH_BYTES, "%.*s/clq_no_symbols.so", name ? (int)(name - own.dli_fname) : 1,
+                                name ? own.dli_fname : ".");
+    for (; arguments[i] && count + 1 < ARGUMENTS_MOST; i++)
+        if (!is_one_of(arguments[i], dropped))
+            shorter[count++] = strcmp(arguments[i], "-lm") == 0 ? library : arguments[i];
+    shorter[count] = NULL;
+    return !arguments[i] && length < PATH_BYTES;
+}
+
+EXPORT int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions,
+                       const posix_spawnattr_t *attributes, char *const arguments[], char *const environment[]) {
+    char library[PATH_BYTES], *shorter[ARGUMENTS_MOST];
+    const bool is_shorter = links_kernel(path, arguments) && shorten(arguments, library, shorter);
+    return REAL(posix_spawn)(pid, path, actions, attributes, is_shorter ? shorter : arguments, environment);
+}
