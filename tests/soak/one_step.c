@@ -1,9 +1,9 @@
-/* Reads a model of Keras and trains it on COUNT samples: one_step MODEL OPEN LOSS SAMPLES. One step, and up to STEPS
- * while a variable has not changed: stochastic depth leaves a block out of a step that drops it for all samples, and a
- * layer of zeros passes no gradient before its first update. OPEN: the size of axes that the file leaves open. LOSS: as
- * of --loss; "" and what the outputs do not fit: mean squared error to TARGET. SAMPLES: float32, COUNT samples with the
- * values of all inputs one behind the other. Exits with 0 if the loss is finite and every trainable variable has
- * changed; with 3 if the model is refused; with 4 if a variable has not changed. */
+/* Reads a model of Keras and trains it on COUNT samples: one_step MODEL OPEN LOSS SAMPLES [DEVICE]. One step, and up to
+ * STEPS while a variable has not changed: stochastic depth leaves a block out of a step that drops it for all samples,
+ * and a layer of zeros passes no gradient before its first update. OPEN: the size of axes that the file leaves open.
+ * LOSS: as of --loss; "" and what the outputs do not fit: mean squared error to TARGET. SAMPLES: float32, COUNT samples
+ * with the values of all inputs one behind the other. Exits with 0 if the loss is finite and every trainable variable
+ * has changed; with 3 if the model is refused; with 4 if a variable has not changed. */
 #include <clique/clique.h>
 
 #include <math.h>
@@ -73,7 +73,8 @@ static void free_values(float **values, const clq_model *model) {
 }
 
 int main(int count, char **arguments) {
-    if (count != 5) return fprintf(stderr, "usage: one_step MODEL OPEN LOSS SAMPLES\n"), 2;
+    if (count < 5 || count > 6) return fprintf(stderr, "usage: one_step MODEL OPEN LOSS SAMPLES [DEVICE]\n"), 2;
+    const char *device = count > 5 ? arguments[5] : "pocl:0";
     const clq_keras_sizes sizes = {.open = strtoul(arguments[2], NULL, 10)};
     clq_model *model;
     clq_system *system;
@@ -82,7 +83,7 @@ int main(int count, char **arguments) {
     clq_trainer_config config = clq_trainer_config_default();
     const clq_status read = clq_model_read_keras_json_sized(arguments[1], &sizes, &model);
     if (read != CLQ_OK) return fail("refused"), read == CLQ_ERROR_UNSUPPORTED || read == CLQ_ERROR_FORMAT ? 3 : 1;
-    if (clq_system_open(NULL, &system) != CLQ_OK || clq_devices_select(system, "pocl:0", &devices) != CLQ_OK)
+    if (clq_system_open(NULL, &system) != CLQ_OK || clq_devices_select(system, device, &devices) != CLQ_OK)
         return fail("device");
     config.metrics = "none";
     config.global_batch = COUNT;
