@@ -226,13 +226,13 @@ clq_compile_options(clq_unoptimized)
 target_link_libraries(clq_unoptimized PRIVATE ${CMAKE_DL_LIBS})
 set_target_properties(clq_unoptimized PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 
-# The linker reads less for each kernel: tests/run preloads this. The library without symbols is only linked with, and
-# has the name of the one that is loaded in its place.
+# The linker reads less for each kernel: tests/run preloads this. Kernels are linked with the library without symbols,
+# which has the name of the mathematical library: the loader loads that one.
 if(NOT CLIQUE_SANITIZE)
   add_library(clq_quick_link MODULE ${PROJECT_SOURCE_DIR}/tests/support/quick_link.c)
   clq_compile_options(clq_quick_link)
   target_link_libraries(clq_quick_link PRIVATE ${CMAKE_DL_LIBS})
-  file(WRITE ${CMAKE_BINARY_DIR}/generated/no_symbols.c "typedef int nothing;\n")
+  file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/no_symbols.c CONTENT "typedef int nothing;\n")
   add_library(clq_no_symbols SHARED ${CMAKE_BINARY_DIR}/generated/no_symbols.c)
   target_link_options(clq_no_symbols PRIVATE -nostdlib "LINKER:-soname,libm.so.6")
   set_target_properties(clq_no_symbols PROPERTIES NO_SONAME ON)

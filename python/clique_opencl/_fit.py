@@ -47,6 +47,7 @@ class Fit:
                 one._check()
         self.verbose = 1 if verbose == "auto" else int(verbose)
         self.history = History()
+        self._logs: dict[str, float] = {}  # of the last epoch
         self.stopping = False
         self._failure: BaseException | None = None
         self._initial = self._epochs = 0
@@ -222,7 +223,7 @@ class Fit:
         return self._batch
 
     def _last_logs(self) -> dict[str, float]:
-        return {name: values[-1] for name, values in self.history.history.items()}
+        return dict(self._logs)
 
     # ---- the library's own ----
 
@@ -233,6 +234,7 @@ class Fit:
         logs = logs_of(it.train) if it.train.samples else {}
         if it.validation.samples:
             logs |= logs_of(it.validation, "val_")
+        self._logs = logs
         epoch = self._initial + it.epoch
         self.epochs_begun = it.epoch + 1
         self.history._add(epoch, logs, it.train.seconds, it.train.input_s)

@@ -47,7 +47,8 @@ class Callback:
         """Before the first batch of an epoch, which counts from 0."""
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
-        """After an epoch and its validation. logs: loss and metrics, and these of the validation as val_loss, …"""
+        """After an epoch and its validation. logs: loss and metrics, and these of the validation as val_loss, …,
+        if the epoch had one."""
 
     def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
         """After an update; batch counts from 0 in its epoch. logs: loss and metrics of its samples."""

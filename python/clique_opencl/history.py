@@ -9,7 +9,7 @@ from typing import Any
 @dataclasses.dataclass
 class History:
     """As Keras's History: `history` has a list for each name ("loss", "accuracy", "val_loss", …) with a value for each
-    epoch of `epoch`."""
+    epoch of `epoch`; those of the validation only for epochs that had one (validation_freq)."""
 
     params: dict[str, Any] = dataclasses.field(default_factory=dict)
     epoch: list[int] = dataclasses.field(default_factory=list)

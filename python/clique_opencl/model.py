@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes as c
 import json
+import operator
 import os
 import pathlib
 import shutil
@@ -523,8 +524,8 @@ class Model(Handle):
         epochs: None is 1, or as many as `steps` needs. steps: end after so many updates. checkpoint: a folder, from
         which ``resume=True`` goes on bit for bit, in this process or another; checkpoint_every: updates between two; keep: how many stay.
         early_stopping, reduce_lr, save_best, monitor, csv: as the options of the command. initial_epoch: the number of
-        the first epoch for the History and for callbacks in Python; the library's own count from 0. validation_freq: the validation
-        comes after each epoch whose number, counted from 1, is a multiple of it; a number. Keras's steps_per_epoch and
+        the first epoch for the History and for callbacks in Python; the library's own count from 0. validation_freq: a whole
+        number; the validation comes after each epoch whose number, counted from 1, is a multiple of it. Keras's steps_per_epoch and
         validation_steps are not there: `Dataset.take` shortens an epoch.
 
         Ctrl-C ends the training with a checkpoint, if there is a folder, and raises KeyboardInterrupt, as it does in
@@ -534,10 +535,17 @@ class Model(Handle):
         self._need_compiled("fit")
         if monitor and not save_best:
             raise errors.ArgumentError("fit: monitor is what save_best goes by: give save_best, too")
-        if not isinstance(validation_freq, int) or validation_freq < 1:
-            raise errors.ArgumentError(f"fit: validation_freq={validation_freq!r}: expected a whole number from 1 on")
-        if initial_epoch % validation_freq:  # the library's epochs count from 0
-            raise errors.ArgumentError(f"fit: initial_epoch={initial_epoch} is no multiple of {validation_freq=}")
+        try:
+            validation_freq = operator.index(validation_freq)
+        except TypeError:
+            validation_freq = 0
+        if not 1 <= validation_freq <= 10**9:
+            raise errors.ArgumentError("fit: validation_freq: expected a whole number from 1 to 1000000000")
+        has_validation = bool(validation_split) or validation_data is not None
+        if has_validation and initial_epoch % validation_freq:  # the library's epochs count from 0
+            raise errors.ArgumentError(
+                f"fit: initial_epoch={initial_epoch} must be a multiple of validation_freq={validation_freq}"
+            )
         with self._lock, contextlib.ExitStack() as stack:
             if self._fit:
                 raise errors.StateError("fit: a callback may not call fit")

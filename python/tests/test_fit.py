@@ -63,17 +63,26 @@ def test_history(model, x, y, capsys):
 
 def test_validations_are_left_out(model, x, y):
     """As Keras's validation_freq: after epochs 2 and 4 of 5, counted from 1."""
-    history = model.fit(x, y, 32, 5, validation_data=(x[:20], y[:20]), validation_freq=2, verbose=0)
+    told = []
+
+    class Tell(clique.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            told.append("val_loss" in logs)
+
+    history = model.fit(
+        x, y, 32, 5, validation_data=(x[:20], y[:20]), validation_freq=np.int64(2), callbacks=[Tell()], verbose=0
+    )
+    assert told == [False, True, False, True, False]
     assert {name: len(values) for name, values in history.history.items()} == {
         "loss": 5,
         "accuracy": 5,
         "val_loss": 2,
         "val_accuracy": 2,
     }
-    for refused in (0, [1, 3], 1.5):
-        with pytest.raises(clique.ArgumentError, match="validation_freq=.*whole number"):
+    for refused in (0, [1, 3], 1.5, 2**64):
+        with pytest.raises(clique.ArgumentError, match="validation_freq: .*whole number"):
             model.fit(x, y, validation_data=(x, y), validation_freq=refused)
-    with pytest.raises(clique.ArgumentError, match="no multiple of validation_freq=2"):
+    with pytest.raises(clique.ArgumentError, match="must be a multiple of validation_freq=2"):
         model.fit(x, y, validation_data=(x, y), validation_freq=2, initial_epoch=1)
 
 

@@ -334,7 +334,6 @@ static const clq_block_row *const tables[] = {
     rows,           clq_keras_ops,    clq_keras_axes, clq_hub_blocks, clq_hub_decoders,
     clq_hub_rotary, clq_hub_relative, clq_hub_vision, clq_hub_pairs,  clq_hub_images};
 
-/* Each layer of a file asks for its row several times. */
 static const clq_block_row *find_row(json_t *layer) {
     const char *name = clq_keras_class(layer), *module = json_string_value(json_object_get(layer, "module"));
     const bool is_keras = !module || strncmp(module, "keras.", 6) == 0;

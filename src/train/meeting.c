@@ -40,8 +40,9 @@ static clq_status agree_on_plan(const clq_meeting *meeting, const clq_fit_config
     clq_text_add(&text, "%llu %.17g %llu; ", (unsigned long long)trainer->step,
                  clq_trainer_learning_rate(meeting->trainer), (unsigned long long)trainer->config.check_replicas);
     clq_text_add(&text, "%llu %llu %llu %d %u %d %d %d %d", (unsigned long long)config->epochs,
-                 (unsigned long long)config->steps, (unsigned long long)config->validation_freq, config->on_log != NULL, config->log_every, config->on_step != NULL,
-                 clq_callbacks_want_steps(config), config->checkpoints != NULL, config->validation != NULL);
+                 (unsigned long long)config->steps, (unsigned long long)CLQ_MAX(config->validation_freq, (uint64_t)1),
+                 config->on_log != NULL, config->log_every, config->on_step != NULL, clq_callbacks_want_steps(config),
+                 config->checkpoints != NULL, config->validation != NULL);
     clq_status status = clq_world_check(meeting->world, text.failed ? CLQ_ERROR_MEMORY : CLQ_OK);
     if (status == CLQ_OK)
         status = clq_world_agree(meeting->world, "plan (epochs, steps, learning rate, log, checkpoints, …)",

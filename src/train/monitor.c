@@ -72,6 +72,12 @@ static clq_status check_name(const clq_watch *watch, const clq_trainer *trainer,
         return clq_fail(CLQ_ERROR_ARGUMENT,
                         "%s watches '%s' and there is no validation: watch '%s', or give a validation set", who, name,
                         figure);
+    if (of_validation && config->epochs > 0 && config->validation_freq > config->epochs)
+        return clq_fail(CLQ_ERROR_ARGUMENT,
+                        "%s watches '%s', which is measured after every %llu epochs, and there are %llu: validate more "
+                        "often, or watch '%s'",
+                        who, name, (unsigned long long)config->validation_freq, (unsigned long long)config->epochs,
+                        figure);
     bool known = strcmp(figure, "loss") == 0;
     for (unsigned i = 0; i < trainer->metric_count; i++) known |= strcmp(figure, trainer->metric_names[i]) == 0;
     if (known) return CLQ_OK;

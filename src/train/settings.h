@@ -44,7 +44,8 @@ struct clq_settings {
     const char *init, *init_map, *freeze, *weights, *save, *log, *trace, *out, *write_model, *progress, *shuffle;
     const char *tune, *matmul_precision;
     const char *precision, *loss_scale, *recompute, *disable_paths, *shard;
-    uint64_t batch, batch_per_replica, accumulate, epochs, steps, validation_freq, seed, take, bucket_bytes, backup, local_steps;
+    uint64_t batch, batch_per_replica, accumulate, epochs, steps, validation_freq, seed, take, bucket_bytes, backup;
+    uint64_t local_steps;
     uint64_t ps_ranks, memory_limit, micro_batches, machines, devices_per_machine;
     const char *prompt, *prompt_file, *temperature, *top_p;
     uint64_t tokens, top_k;

@@ -2,12 +2,13 @@
  *
  * PoCL makes a shared object of each kernel with the command that links a user's C program: the linker reads the
  * symbols of the C library and of the mathematical one, which takes six times as long as the kernel itself. In a shared
- * object, what is not found stays open, and is looked for in the same libraries when the object is loaded. So the
- * linker gets clq_no_symbols.so in their place, which lies beside this library: it has no symbols, and the mathematical
- * library's name, by which the kernel's object asks for that when it is loaded, as ever. The compiler's static library
- * stays: its functions become part of the object. The object's code is the same.
+ * object, what is not found stays open, and is looked for when the object is loaded. So the linker gets
+ * clq_no_symbols.so instead of both, which lies beside this library. It has no symbols, and the name of the
+ * mathematical library, which the kernel's object therefore loads as ever. The compiler's static library stays: its
+ * functions become part of the object. The object's code is the same, but the functions that it calls have no versions:
+ * of expf, say, it gets the default one.
  *
- * Each other command runs as it is. */
+ * Each other command runs as it is, and so does that of a PoCL that links in another way. */
 #define _GNU_SOURCE 1 /* RTLD_NEXT, dladdr; NOLINT(bugprone-reserved-identifier) */
 #include <dlfcn.h>
 #include <spawn.h>
@@ -32,7 +33,7 @@ static bool links_kernel(const char *path, char *const arguments[]) {
         is_shared |= strcmp(arguments[i], "-shared") == 0;
         has_kernel |= strstr(arguments[i], "/tempfile_") && ends_with(arguments[i], ".so.o");
     }
-    return ends_with(path, "/ld") && is_shared && has_kernel;
+    return (ends_with(path, "/ld") || ends_with(path, "-ld")) && is_shared && has_kernel;
 }
 
 static bool is_one_of(const char *argument, const char *const words[]) {

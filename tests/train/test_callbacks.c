@@ -503,7 +503,7 @@ static void validations_are_left_out(void **state) {
     clq_callback both[2];
     clq_fit_config fit = {
         .epochs = 4, .validation = validation, .callbacks = both, .callback_count = 2, .validation_freq = 2};
-    for (int diverges = 0; diverges < 2; diverges++) {
+    for (int diverges = 1; diverges >= 0; diverges--) {
         clq_trainer *trainer = open_trainer("pocl:0", diverges ? 1.25 : 0.25, "constant");
         assert_ok(clq_callback_csv(path, false, &both[0]));
         assert_ok(clq_callback_early_stopping(&config, &both[1]));
@@ -520,6 +520,13 @@ static void validations_are_left_out(void **state) {
     }
     assert_int_equal(unlink(path), 0);
     clq_free(path);
+    clq_trainer *trainer = open_trainer("pocl:0", 0.25, "constant");
+    assert_ok(clq_callback_early_stopping(&config, &both[0]));
+    fit.callback_count = 1;
+    fit.validation_freq = 5;
+    assert_fails(CLQ_ERROR_ARGUMENT, "measured after every 5 epochs, and there are 4", clq_fit(trainer, data, &fit));
+    clq_callback_destroy(&both[0]);
+    clq_trainer_destroy(trainer);
 }
 
 /* ---- memory ---- */

@@ -150,8 +150,10 @@ char *clq_comm_explain(clq_comm *comm) {
     } else if (comm->algorithm == CLQ_ALGORITHM_DIRECT) {
         clq_text_add(&text, "all %u ranks, any size: direct over mapped memory (%s)\n", comm->size, comm->reason);
     } else if (comm->algorithm != CLQ_ALGORITHM_AUTO) {
-        clq_text_add(&text, "all %u ranks, any size: %s (%s)\n", comm->size, clq_algorithm_name(comm->algorithm),
+        const clq_algorithm algorithm = clq_comm_choose(comm, CLQ_ALL_REDUCE, 0);
+        clq_text_add(&text, "all %u ranks, any size: %s (%s)\n", comm->size, clq_algorithm_name(algorithm),
                      comm->reason);
+        if (algorithm != CLQ_ALGORITHM_RING) clq_text_add(&text, "other collectives, any size: ring\n");
     } else {
         clq_comm_explain_choice(comm, &text);
     }
