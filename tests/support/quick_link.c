@@ -6,7 +6,7 @@
  * clq_no_symbols.so instead of both, which lies beside this library. It has no symbols, and the name of the
  * mathematical library, which the kernel's object therefore loads as ever. The compiler's static library stays: its
  * functions become part of the object. The object's code is the same, but the functions that it calls have no versions:
- * of expf, say, it gets the default one.
+ * of expf, say, it gets the oldest, which computes the same.
  *
  * Each other command runs as it is, and so does that of a PoCL that links in another way. */
 #define _GNU_SOURCE 1 /* RTLD_NEXT, dladdr; NOLINT(bugprone-reserved-identifier) */
