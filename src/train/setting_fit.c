@@ -93,7 +93,7 @@ void clq_fit_set_length(const clq_settings *s, clq_fit_config *fit) {
     enum { EPOCHS_DEFAULT = 3 };
     fit->steps = s->steps;
     fit->epochs = s->epochs || s->steps ? s->epochs : EPOCHS_DEFAULT;
-    fit->validation_freq = s->validation_freq;
+    fit->validation_freq = s->validation_freq ? s->validation_freq : 1;
 }
 
 typedef struct fitting {

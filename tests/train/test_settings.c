@@ -170,6 +170,7 @@ static void implied_defaults_hold(void **state) {
     } held[] = {{"build-deadline", CLQ_BUILD_DEADLINE_S},
                 {"batch", (double)made->config.global_batch},
                 {"epochs", (double)fit.epochs},
+                {"validation-freq", (double)fit.validation_freq},
                 {"seed", (double)made->config.seed},
                 {"staleness", made->config.strategy_options.staleness},
                 {"backup", made->config.strategy_options.backup},
