@@ -174,7 +174,8 @@ static clq_tensor draw_expression(subject *s, clq_tensor x, clq_shape in) {
 }
 
 static clq_tensor draw_softmax(subject *s, clq_tensor x, clq_shape in) {
-    return apply_axis(s, below(s, 2) ? &clq_layer_op_softmax : &clq_layer_softmax, (int)below(s, in.rank), &x, 1);
+    const bool by_function = below(s, 2) || s->model->tensors[x.id - 1].mask; /* the layer refuses masks */
+    return apply_axis(s, by_function ? &clq_layer_op_softmax : &clq_layer_softmax, (int)below(s, in.rank), &x, 1);
 }
 static clq_tensor draw_sums(subject *s, clq_tensor x, clq_shape in) {
     return apply_axis(s, &clq_layer_op_cumsum, (int)below(s, in.rank), &x, 1);

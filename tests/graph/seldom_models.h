@@ -139,6 +139,7 @@ static clq_tensor scaled(subject *s, clq_tensor x) {
     x = clq_freeze(s->model, clq_conv2d(s->model, x, &(clq_conv2d_config){.filters = 3, .kernel = {3, 3}}));
     x = clq_leaky_relu(s->model, clq_freeze(s->model, clq_batch_norm(s->model, x, NULL)), 0.1, NULL);
     x = clq_dense(s->model, clq_flatten(s->model, x, NULL), &(clq_dense_config){.units = 4});
+    x = clq_rescaling(s->model, x, 1.0 / 16, 0, NULL); /* where tanh is flat, 1 - y * y keeps few digits of a float */
     return clq_freeze(s->model,
                       clq_dense(s->model, x, &(clq_dense_config){.units = 4, .activation = CLQ_ACTIVATION_TANH}));
 }
