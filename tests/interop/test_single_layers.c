@@ -14,6 +14,14 @@
 
 enum { COUNT = 2 };
 
+/* What layers expand into is the same on each driver, and tests/ops has its kernels on all. Of a thousand programs,
+ * Intel's compiler makes each in half of PoCL's time. */
+#if defined(__x86_64__)
+#define ONE "intel"
+#else
+#define ONE "pocl:0"
+#endif
+
 static json_t *entries;
 
 /* The numbers of an array; clq_free. */
@@ -158,7 +166,7 @@ static void layers_compute_what_keras_does(void **state) {
     size_t index;
     json_t *entry;
     (void)state;
-    json_array_foreach(entries, index, entry) check(entry, CLQ_STRATEGY_SINGLE, "pocl:0");
+    json_array_foreach(entries, index, entry) check(entry, CLQ_STRATEGY_SINGLE, ONE);
     assert_true(index > 10);
 }
 
