@@ -482,7 +482,8 @@ endforeach()
 set(unoptimized_tests "device/(cache|program_load|twins)"
   "graph/(chains|composites|custom|drawn_graphs|exchange|fused_step|fusion|keep|placement|plan|stages|step_graph|tune|weights)"
   "interop/(golden|golden_families|single_layers)"
-  "train/(checkpoint|compress|mixed|paths|recompute|shard_optimizer|sharded_update|step_memory|strategies|tensor|tensor_attention)")
+  "train/(alike|callback_strategies|checkpoint|compress|confusion|features|mixed|paths|recompute|shard_optimizer)"
+  "train/(sharded_update|step_memory|strategies|strict|tensor|tensor_attention)")
 foreach(test IN LISTS all_tests)
   clq_is_one_of(is_unoptimized "${test}" ${unoptimized_tests})
   if(is_unoptimized)

@@ -3,7 +3,6 @@
  * The counts are those of the strict layer, whose devices start a command only once it was flushed. */
 #include "support/check.h"
 #include "support/strict.h"
-#include "support/synthetic.h"
 #include "support/system.h"
 #include "train/train.h"
 
@@ -11,10 +10,12 @@
 #include <unistd.h>
 
 /* A wait asks for a callback only if the command takes long, which is chance: the mean of many steps is steady. */
-enum { FEW = 3, MANY = 33, BATCH = 64, UPLOAD_FLUSHES = 1, SECONDS_MOST = 240 };
+enum { FEW = 3, MANY = 33, UPLOAD_FLUSHES = 1, SECONDS_MOST = 240 };
+
+/* Samples of each replica in each batch: all trainings of a model have the same kernels. */
+enum { SHARE = 8, SIDE = 14, CLASSES = 10 };
 
 static strict layer;
-static clq_dataset *data;
 
 typedef struct counts {
     double of[STRICT_COUNTS]; /* per step and rank */
@@ -27,8 +28,17 @@ static clq_status note_loss(void *context, const clq_step_info *info) {
     return CLQ_OK;
 }
 
+static clq_dataset *open_data(size_t batches, size_t batch) {
+    clq_dataset *data;
+    char name[64];
+    (void)snprintf(name, sizeof name, "synthetic:%dx%d/%d/%zu", SIDE, SIDE, CLASSES, batches * batch);
+    assert_ok(clq_dataset_open(name, "train", &data));
+    assert_ok(clq_dataset_batch(data, batch, false));
+    return data;
+}
+
 /* From one epoch, the same each time; what a fit costs besides its steps is the same, too. */
-static void fit(clq_trainer *trainer, size_t steps, unsigned long *out) {
+static void fit(clq_trainer *trainer, clq_dataset *data, size_t steps, unsigned long *out) {
     assert_ok(clq_dataset_seek(data, 0, 0));
     layer.reset();
     assert_ok(clq_fit(trainer, data, &(clq_fit_config){.steps = steps}));
@@ -42,24 +52,26 @@ static counts count(const char *model_name, const char *spec, clq_group_config g
     clq_trainer_config config = clq_trainer_config_default();
     counts result = {.gpus = true};
     unsigned long few[STRICT_COUNTS], many[STRICT_COUNTS];
-    config.global_batch = BATCH;
     config.group = group;
     config.disabled_paths = disabled;
     (void)alarm(SECONDS_MOST);
     assert_ok(clq_devices_select(sys, spec, &devices));
-    assert_ok(clq_model_builtin(model_name, &model));
+    config.global_batch = SHARE * devices.count;
+    clq_dataset *data = open_data(2 * MANY, config.global_batch);
+    assert_ok(clq_model_builtin_for(model_name, CLQ_SHAPE(SIDE, SIDE, 1), CLASSES, &model));
     assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
     for (unsigned r = 0; r < devices.count; r++)
         result.gpus =
             result.gpus && clq_system_device_info(devices.system, devices.items[r].index)->type == CLQ_DEVICE_GPU;
-    fit(trainer, FEW, few); /* the first launches of all kernels are behind us */
-    fit(trainer, FEW, few);
-    fit(trainer, MANY, many);
+    fit(trainer, data, FEW, few); /* the first launches of all kernels are behind us */
+    fit(trainer, data, FEW, few);
+    fit(trainer, data, MANY, many);
     for (int what = 0; what < STRICT_COUNTS; what++)
         result.of[what] = (double)(many[what] - few[what]) / ((MANY - FEW) * devices.count);
     assert_ok(clq_dataset_seek(data, 0, 0));
     assert_ok(clq_fit(trainer, data, &(clq_fit_config){.steps = 1, .context = &result, .on_step = note_loss}));
     clq_trainer_destroy(trainer);
+    clq_dataset_destroy(data);
     clq_model_destroy(model);
     (void)alarm(0);
     return result;
@@ -124,7 +136,7 @@ static void a_batch_is_one_transfer(void **state) {
 
 /* ---- what a log costs ---- */
 
-enum { LOGGED = 40, EVERY = 10, BEFORE = 2 * EVERY, SMALL_BATCH = 8 };
+enum { LOGGED = 40, EVERY = 10, BEFORE = 2 * EVERY };
 
 static clq_status forget(void *context, const clq_step_info *info) {
     ++*(size_t *)context;
@@ -132,11 +144,11 @@ static clq_status forget(void *context, const clq_step_info *info) {
 }
 
 /* Calls in which a thread waits for all that its device has to do: reads, writes and finishes. */
-static unsigned long blocking(clq_trainer *trainer, clq_dataset *set, size_t steps, bool logs) {
+static unsigned long blocking(clq_trainer *trainer, clq_dataset *data, size_t steps, bool logs) {
     size_t told = 0;
-    assert_ok(clq_dataset_seek(set, 0, 0));
+    assert_ok(clq_dataset_seek(data, 0, 0));
     layer.reset();
-    assert_ok(clq_fit(trainer, set,
+    assert_ok(clq_fit(trainer, data,
                       &(clq_fit_config){.steps = steps,
                                         .context = &told,
                                         .on_log = logs ? forget : NULL,
@@ -151,42 +163,30 @@ static unsigned long blocking(clq_trainer *trainer, clq_dataset *set, size_t ste
 static void logs_block_now_and_then(void **state) {
     (void)state;
     static const char *const specs[] = {"nvidia:0", "nvidia:0,nvidia:1"};
-    clq_dataset *set;
-    assert_ok(open_synthetic("train", 2 * (BEFORE + LOGGED) * SMALL_BATCH, &set));
-    assert_ok(clq_dataset_batch(set, SMALL_BATCH, false));
     for (size_t d = 0; d < CLQ_COUNT_OF(specs); d++) {
         clq_devices devices;
         clq_model *model;
         clq_trainer *trainer;
         clq_trainer_config config = clq_trainer_config_default();
-        config.global_batch = SMALL_BATCH;
         config.measure_gradient = true;
         (void)alarm(SECONDS_MOST);
         assert_ok(clq_devices_select(sys, specs[d], &devices));
-        assert_ok(clq_model_builtin("mlp", &model));
+        config.global_batch = SHARE * devices.count;
+        clq_dataset *data = open_data(2 * (BEFORE + LOGGED), config.global_batch);
+        assert_ok(clq_model_builtin_for("mlp", CLQ_SHAPE(SIDE, SIDE, 1), CLASSES, &model));
         assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
         for (int logs = 0; logs < 2; logs++) {
-            const unsigned long few = blocking(trainer, set, BEFORE, logs);
-            const unsigned long calls = blocking(trainer, set, BEFORE + LOGGED, logs) - few;
+            const unsigned long few = blocking(trainer, data, BEFORE, logs);
+            const unsigned long calls = blocking(trainer, data, BEFORE + LOGGED, logs) - few;
             printf("%s, %d steps %s a log: %lu blocking calls\n", specs[d], (int)LOGGED, logs ? "with" : "without",
                    calls);
             assert_int_equal(calls, logs ? LOGGED / EVERY * (d + 1) : 0);
         }
         clq_trainer_destroy(trainer);
+        clq_dataset_destroy(data);
         clq_model_destroy(model);
         (void)alarm(0);
     }
-    clq_dataset_destroy(set);
-}
-
-static int start(void **state) {
-    if (open_synthetic("train", 2 * MANY * BATCH, &data) != CLQ_OK) return -1;
-    if (clq_dataset_batch(data, BATCH, false) != CLQ_OK) return -1;
-    return open_system(state);
-}
-static int stop(void **state) {
-    clq_dataset_destroy(data);
-    return close_system(state);
 }
 
 int main(void) {
@@ -194,5 +194,5 @@ int main(void) {
                                        cmocka_unit_test(a_batch_is_one_transfer),
                                        cmocka_unit_test(logs_block_now_and_then)};
     if (strict_load(&layer, "disguise=nn- hold seed=1") != 0) return 1;
-    return cmocka_run_group_tests_name("train/counts", tests, start, stop);
+    return cmocka_run_group_tests_name("train/counts", tests, open_system, close_system);
 }

@@ -8,7 +8,8 @@
 
 #include <math.h>
 
-enum { STEPS = RUN_STEPS, HALF = 5 };
+/* The fourth step's batch, the first behind the checkpoint, has RUN_LAST samples. */
+enum { STEPS = 6, HALF = 3 };
 
 typedef struct feature {
     const char *name, *optimizer;
@@ -27,7 +28,7 @@ static void set_global_norm(clq_trainer_config *config) {
 }
 static void set_no_decay(clq_trainer_config *config) { config->no_decay = "bias,dense_1"; }
 static void set_schedule(clq_trainer_config *config) {
-    assert_ok(clq_lr_schedule_parse("cosine:decay_steps=7,warmup=2", &config->schedule));
+    assert_ok(clq_lr_schedule_parse("cosine:decay_steps=4,warmup=1", &config->schedule));
 }
 static void set_average(clq_trainer_config *config) {
     config->average = 0.8;

@@ -76,6 +76,14 @@ static size_t make_factor(clq_dtype dtype, unsigned ranks, void *out) {
     return bytes;
 }
 
+/* Of a GPU: one for each vector, in whole groups, but no more than keep every unit busy with several groups; the stride
+ * takes care of the rest. */
+static size_t items_of(const clq_device *device, size_t count) {
+    enum { WIDTH = 4 /* as in comm.cl */, GROUP = 256 };
+    const size_t busy = (size_t)CLQ_MAX(clq_device_get_info(device)->compute_units, 1u) * 1024;
+    return CLQ_MIN(busy, clq_round_up(CLQ_MAX(count, (size_t)1), WIDTH * GROUP) / WIDTH);
+}
+
 clq_status clq_combine_launch(clq_queue *queue, clq_kernel *kernel, clq_dtype dtype, clq_place_at to,
                               clq_place_at operand, clq_place_at received, size_t bytes, unsigned ranks,
                               const clq_order *order) {
@@ -94,10 +102,8 @@ clq_status clq_combine_launch(clq_queue *queue, clq_kernel *kernel, clq_dtype dt
     CLQ_TRY(clq_kernel_set_bytes(kernel, 6, &count, sizeof count));
     CLQ_TRY(clq_kernel_set_bytes(kernel, 7, &average, sizeof average));
     CLQ_TRY(clq_kernel_set_bytes(kernel, 8, factor, factor_bytes));
-    /* Enough to keep every unit busy with several groups; the stride takes care of the rest. A tile is a group of its
-     * own: drivers left to choose make one group, and so one thread's work, of all of them. */
+    /* A tile is a group of its own: drivers left to choose make one group, and so one thread's work, of all of them. */
     const bool tile = clq_device_family(device) == CLQ_FAMILY_TILE;
-    const size_t one = 1, items = tile ? clq_device_min_groups(device)
-                                       : (size_t)CLQ_MAX(clq_device_get_info(device)->compute_units, 1u) * 1024;
+    const size_t one = 1, items = tile ? clq_device_min_groups(device) : items_of(device, (size_t)count);
     return clq_queue_launch_after(queue, kernel, 1, &items, tile ? &one : NULL, order);
 }
