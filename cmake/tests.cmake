@@ -481,7 +481,7 @@ endforeach()
 # other trainings. Unoptimized programs are kept apart.
 set(unoptimized_tests "device/(cache|program_load|twins)"
   "graph/(chains|composites|custom|drawn_graphs|exchange|fused_step|fusion|keep|placement|plan|stages|step_graph|tune|weights)"
-  "interop/(golden|golden_families|single_layers)" "install/examples"
+  "interop/(golden|golden_families|single_layers)" "cli/(peers|why)" "install/examples"
   "train/(checkpoint|compress|mixed|paths|recompute|shard_optimizer|sharded_update|step_memory|strategies|tensor|tensor_attention)")
 foreach(test IN LISTS all_tests)
   clq_is_one_of(is_unoptimized "${test}" ${unoptimized_tests})
