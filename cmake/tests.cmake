@@ -477,11 +477,11 @@ endforeach()
 
 # Tests that compile much and compute little have their kernels compiled without optimization (tests/support/unoptimized.c),
 # which takes a third of the time. Such kernels run up to ten times as long, and trainings of many steps lose by it. Kernels
-# as users have them are those of interop/golden_alone, of the commands, of tests of ops in the family for CPUs, and of the
+# as users have them are those of interop/golden_alone, of most commands, of tests of ops in the family for CPUs, and of the
 # other trainings. Unoptimized programs are kept apart.
 set(unoptimized_tests "device/(cache|program_load|twins)"
   "graph/(chains|composites|custom|drawn_graphs|exchange|fused_step|fusion|keep|placement|plan|stages|step_graph|tune|weights)"
-  "interop/(golden|golden_families|single_layers)"
+  "interop/(golden|golden_families|single_layers)" "cli/(peers|why)" "install/examples"
   "train/(alike|callback_strategies|checkpoint|compress|confusion|features|mixed|paths|recompute|shard_optimizer)"
   "train/(sharded_update|step_memory|strategies|strict|tensor|tensor_attention)")
 foreach(test IN LISTS all_tests)

@@ -39,9 +39,11 @@ WIDE = ["--model", str(WIDE_MODEL), "--data", SYNTHETIC, "--take", "48", "--batc
 SMALL, MLP = ["--model", LEAST, *COMMON], ["--model", "mlp", *COMMON]
 
 
-def run(*args, whole=False, **kwargs):
-    """whole: a step may be one launch."""
+def run(*args, whole=False, unoptimized=False, **kwargs):
+    """whole: a step may be one launch. unoptimized: so are the kernels, as those of plans are, of which most launch none."""
     args = list(map(str, args))
+    if "env" not in kwargs and (unoptimized or args[:1] == ["plan"]):
+        kwargs["env"] = os.environ | support.unoptimized()
     if args and args[0] in ("train", "eval", "predict", "plan", "tune") and not whole:
         args[1:1] = support.APART
     return subprocess.run([CLIQUE, *args], capture_output=True, text=True, timeout=240, **kwargs)
@@ -168,7 +170,7 @@ class CommandLine(support.InFolder):
                  "pocl:0", "--optimizer", "sgd:lr=0.1", "--loss", "sparse_categorical_crossentropy:from_logits=1"]
         for arguments in (["--epochs", 2, "--save", "two"], ["--epochs", 1, "--save", "one"],
                           ["--epochs", 1, "--init", "one", "--save", "other"]):
-            result = run(*train, *arguments, cwd=self.folder)
+            result = run(*train, *arguments, unoptimized=True, cwd=self.folder)
             self.assertEqual(result.returncode, 0, result.stderr)
         one, two, other = ((self.folder / name).read_bytes() for name in ("one", "two", "other"))
         self.assertIn(b"moving_variance", two)
@@ -666,8 +668,8 @@ class CommandLine(support.InFolder):
     def test_plan_of_synchronized_statistics(self):
         model = self.put("model.json", support.synchronized_model())
         command = ("plan", "--model", model, "--json")  # 8 samples for a replica
-        one, two = (json.loads(run(*command, "--batch", batch, "--devices", devices, whole=True).stdout)
-                    for batch, devices in ((8, "pocl:0"), (16, "pocl:0,pocl:1")))
+        one, two = (json.loads(run(*command, "--batch", batch, "--devices", devices, whole=whole).stdout)
+                    for batch, devices, whole in ((8, "pocl:0", False), (16, "pocl:0,pocl:1", True)))
         exchanges, none = ([l for l in plan["launches"] if l["kernel"] == "all_reduce"] for plan in (two, one))
         self.assertEqual([(l["segment"], l["layer"], l["launch"], l["bytes"]) for l in exchanges],
                          [(segment, "batchnormalization_3", "all-reduce", 2 * 4 * 12 * rows)

@@ -19,8 +19,7 @@ import support
 
 BIN = pathlib.Path(sys.argv.pop(1) if len(sys.argv) > 1 else "build/bin")
 CLIQUE = str(BIN / "clique")
-BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
-PEERS, LENET = BENCH / "peers", BENCH / "models" / "lenet5.json"
+PEERS = pathlib.Path(__file__).resolve().parents[2] / "bench" / "peers"
 
 # Stands for mpicc, mpirun, python, cc and what cc makes, by the name it is called by. FAKE_<PEER> says how a peer behaves, where <PEER> is MPI,
 # TORCH, TENSORFLOW or BLAS. Each writes its arguments to FAKE_LOG, and finds fault with one that runs at the same time.
@@ -192,16 +191,16 @@ class Peers(support.InFolder):
 
     def test_models_of_keras(self):
         """A file goes to every system by its path, and to Clique with data of its shape; rows have its base name."""
-        model = json.loads(LENET.read_text())
+        path = pathlib.Path(support.put_least(self.folder)).rename(self.folder / "a model.json")
+        model = json.loads(path.read_text())
         model["config"]["layers"][0]["config"]["batch_shape"] = [None, 20, 24, 3]
-        path = self.folder / "a model.json"
         path.write_text(json.dumps(model))
-        rows, _ = self.measure("--collectives", "none", "--models", f"{path},mlp", "--batch", 4, "--samples", 10, "--epochs", 1, "--rounds", 1)
+        rows, _ = self.measure("--collectives", "none", "--models", f"{path},mlp", "--batch", 64, "--samples", 150, "--epochs", 1, "--rounds", 1)
         names = ["pytorch", "pytorch-ddp", "tensorflow", "tensorflow-mirrored"]
         self.assertEqual([(r["model"], r["peer_name"], r["reason"]) for r in rows],
                          [(m, name, None) for m in ("a model.json", "mlp") for name in names])
         trained = [args[args.index("train"):] for args in self.started() if "train" in args]
-        self.assertEqual([args[2:5] for args in trained], 4 * [[str(path), "4", "8"]] + 4 * [["mlp", "4", "8"]])
+        self.assertEqual([args[2:5] for args in trained], 4 * [[str(path), "64", "128"]] + 4 * [["mlp", "64", "128"]])
         self.fails(3, "--models", self.folder / "none.json", says=["none.json"])
         path.write_text("[]")
         self.fails(3, "--models", path, says=["a model.json"])
@@ -236,7 +235,7 @@ class Peers(support.InFolder):
                 self.assertIn(reason, talk)
 
     def test_one_that_fails_fails_alone(self):
-        rows, _ = self.measure("-b", 4096, "-e", 8192, "-f", 2, "--rounds", 1, "--models", "cnn1", "--samples", 64, "--epochs", 1,
+        rows, _ = self.measure("-b", 4096, "-e", 8192, "-f", 2, "--rounds", 1, "--models", "mlp", "--samples", 64, "--epochs", 1,
                                TORCH="good once,failing")
         self.assertEqual([(r["peer_name"], r["reason"] is None) for r in rows],
                          [("openmpi", True), ("pytorch-gloo", True), ("openmpi", True), ("pytorch-gloo", False), ("pytorch", False),
@@ -317,7 +316,8 @@ class Peers(support.InFolder):
         self.fails(2, "--models", "mlp,none", says=["none"])
         self.fails(2, "--devices", "pocl:0*x", says=["pocl:0*x"])
         self.fails(4, "--devices", "nvidia", says=["nvidia"])
-        self.fails(2, *self.SMALL[:-1], "mlp", "--collectives", "none", "--batch", 1, says=["batch"])
+        few = ["--samples", 2, "--epochs", 1]  # one replica trains before two have too few
+        self.fails(2, *self.SMALL[:-1], "mlp", "--collectives", "none", "--batch", 1, *few, says=["batch"])
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ usage: check_why.py BIN_FOLDER     (the environment chooses the OpenCL drivers)
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import unittest
@@ -45,7 +46,9 @@ class Why(support.InFolder):
 
     def answer(self, *args):
         result = run("why", *args, "--json")
-        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        # PoCL tells of loops that it was to unroll and, without optimization, does not.
+        told = re.sub(r"(?m)^\d+ warnings? generated\.\n", "", result.stderr)
+        self.assertEqual((result.returncode, told), (0, ""))
         return json.loads(result.stdout)
 
     def test_predictions_and_verdicts(self):

@@ -54,6 +54,12 @@ def borrow_cache(folder):
     return cache
 
 
+def unoptimized():
+    """The environment of commands whose kernels are compiled without optimization, and kept apart, as those of the tests in
+    `unoptimized_tests` (cmake/tests.cmake) are: for what compiles much and computes little."""
+    return {"CLQ_TEST_UNOPTIMIZED": "1", "CLIQUE_CACHE_DIR": os.environ["CLIQUE_CACHE_DIR"] + "-unoptimized"}
+
+
 class InFolder(unittest.TestCase):
     """Each test has a folder of its own, which goes with it."""
 

@@ -3,9 +3,10 @@
  *
  * A kernel that is optimized computes the same, and faster. What a compiler makes wrong in optimizing is found by tests
  * of kernels that such a device runs for its users: those of ops in the family for CPUs, interop/golden_alone, most
- * trainings (train/...), and the tests of the commands. Not optimized are kernels of tests that compile much and
- * compute little (CLQ_TEST_UNOPTIMIZED in their environment, cmake/tests.cmake), and in ops those of the family for
- * GPUs, which on a CPU run in tests alone (support/unoptimized.h).
+ * trainings (train/...), and most tests of the commands. Not optimized are kernels of tests, or of some of a test's
+ * commands, that compile much and compute little (CLQ_TEST_UNOPTIMIZED in their environment, cmake/tests.cmake,
+ * tests/cli/support.py), and in ops those of the family for GPUs, which on a CPU run in tests alone
+ * (support/unoptimized.h).
  *
  * Other drivers optimize as ever: a simulator and a GPU compile fast, and would run slower. */
 #define _GNU_SOURCE 1 /* RTLD_NEXT, dladdr; NOLINT(bugprone-reserved-identifier) */
