@@ -290,6 +290,9 @@ ALWAYS_INLINE void forward_step(const run *x, int j, int s, int t, int next) {
 #define STEP(s) (s)
 #endif
 
+/* GRADIENT: of the tile family, the program of the kernel that goes back, without the other one; each takes a compiler
+ * half of the time. */
+#ifndef GRADIENT
 KERNEL void recurrent_forward(global const float *z, global const float *u, global const float *bias,
                               global const float *h0, global const float *c0, global const float *mask,
                               global const float *drops, global float *y, global float *last_h, global float *last_c,
@@ -321,6 +324,7 @@ KERNEL void recurrent_forward(global const float *z, global const float *u, glob
         }
     }
 }
+#endif
 
 /* ---- backward ---- */
 
@@ -535,6 +539,7 @@ ALWAYS_INLINE void begin_back(const back *x, int j, global const float *dlast_h,
     }
 }
 
+#if defined(GRADIENT) || !defined(TILE)
 KERNEL void recurrent_backward(global const float *dy, global const float *dlast_h, global const float *dlast_c,
                                global const float *u, global const float *kept, global const float *mask,
                                global const float *drops, global float *dz, global float *dr, global float *dboth,
@@ -570,3 +575,4 @@ KERNEL void recurrent_backward(global const float *dy, global const float *dlast
 #endif
     }
 }
+#endif

@@ -93,6 +93,7 @@ static void stored_in_16_bits(void **state) {
 /* CLBlast multiplies matrices: what is none falls back to the family. */
 static void check_clblast(rig *r) {
     const rig_variant variant = {.product = "clblast", .conv = "direct"};
+    product_build_clblast(r);
     conv_check(r, &cases[MATRIX], &variant);
     conv_check(r, &cases[SAME], &variant);
 }

@@ -72,6 +72,7 @@ static void matches_reference(void **state) {
 
 /* Variants are forced whatever the family is; CLBlast's kernels are built once per device, which takes its time. */
 static void check_variants(rig *r) {
+    product_build_clblast(r);
     if (r->family == CLQ_FAMILY_LOCAL) {
         check_by(r, NARROW, "tile");
         check_by(r, BLOCK, "clblast");

@@ -104,7 +104,7 @@ static void check_all(rig *r) {
 /* Packed blocks: edges of tiles and vectors; sums and rows of several blocks, over several blocks of columns. The last
  * is large enough to be packed without being told. Every case is a program. */
 static void check_blocks(rig *r) {
-    static const shape edges = {13, 37, 19}, several = {277, 1061, 521}, large = {515, 1031, 769};
+    static const shape edges = {13, 37, 19}, several = {263, 1031, 263}, large = {515, 1031, 769};
     if (r->family != CLQ_FAMILY_TILE) return;
     for (int t = 0; t < 4; t++) check(r, &edges, t & 1, t >> 1, "packed blocks");
     if (!clq_device_runs_in_caller(r->device)) return;

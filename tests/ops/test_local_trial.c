@@ -4,6 +4,7 @@
 #include "support/check.h"
 #include "support/disguise.h"
 #include "support/files.h"
+#include "support/unoptimized.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -141,6 +142,7 @@ int main(void) {
         cmocka_unit_test(what_works_is_used), cmocka_unit_test(what_is_wrong_is_not_used),
         cmocka_unit_test(products_that_are_wrong_are_not_used), cmocka_unit_test(results_of_trials_are_kept),
         cmocka_unit_test(failures_of_trials_are_not_kept)};
+    compile_unoptimized(true); /* all are kernels for GPUs */
     if (disguise_load_gpus() != 0 || disguise_as_gpus("basic") != 0) return 1;
     return cmocka_run_group_tests(tests, files_begin, files_end);
 }

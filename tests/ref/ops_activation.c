@@ -67,14 +67,10 @@ void ref_activation(clq_activation act, size_t rows, size_t channels, const doub
 
 /* dx_j = sum over i of dy_i y_i ([i = j] - y_j) */
 static void softmax_gradient_row(size_t n, const double *x, const double *dy, double *dx) {
-    double most = x[0], sum = 0;
-    for (size_t i = 1; i < n; i++) most = fmax(most, x[i]);
-    for (size_t i = 0; i < n; i++) sum += exp(x[i] - most);
-    for (size_t j = 0; j < n; j++) {
-        double yj = exp(x[j] - most) / sum;
-        dx[j] = 0;
-        for (size_t i = 0; i < n; i++) dx[j] += dy[i] * exp(x[i] - most) / sum * ((i == j) - yj);
-    }
+    double sum = 0;
+    softmax_row(n, x, dx); /* y */
+    for (size_t i = 0; i < n; i++) sum += dy[i] * dx[i];
+    for (size_t j = 0; j < n; j++) dx[j] *= dy[j] - sum;
 }
 
 void ref_activation_gradient(clq_activation act, size_t rows, size_t channels, const double *x, const double *dy,

@@ -1,5 +1,6 @@
 #include "ref/ref_product.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 void ref_dense(const clq_dense_problem *p, size_t count, const double *x, const double *w, const double *b, double *z) {
@@ -24,21 +25,27 @@ void ref_dense_gradients(const clq_dense_problem *p, size_t count, const double 
             }
 }
 
-/* Each sum in the order of l. With rows of B in memory, the inner loop goes along one of them: tests have large ones.
- */
+/* b (n, k) as (k, n). */
+static double *turned(size_t n, size_t k, const double *b) {
+    double *rows = malloc((n * k + 1) * sizeof *rows);
+    if (!rows) abort();
+    for (size_t j = 0; j < n; j++)
+        for (size_t l = 0; l < k; l++) rows[l * n + j] = b[j * k + l];
+    return rows;
+}
+
+/* Each sum in the order of l. The inner loop goes along a row of B: tests have large ones. */
 void ref_gemm(bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k, const double *a, const double *b,
               double *c) {
+    double *own = transpose_b ? turned(n, k, b) : NULL;
+    const double *rows = own ? own : b;
     for (size_t i = 0; i < m; i++) {
         double *restrict row = c + i * n;
         for (size_t j = 0; j < n; j++) row[j] = 0;
         for (size_t l = 0; l < k; l++) {
-            const double factor = transpose_a ? a[l * m + i] : a[i * k + l];
-            const double *from = transpose_b ? b + l : b + l * n;
-            const size_t step = transpose_b ? k : 1;
-            if (step == 1)
-                for (size_t j = 0; j < n; j++) row[j] += factor * from[j];
-            else
-                for (size_t j = 0; j < n; j++) row[j] += factor * from[j * step];
+            const double factor = transpose_a ? a[l * m + i] : a[i * k + l], *from = rows + l * n;
+            for (size_t j = 0; j < n; j++) row[j] += factor * from[j];
         }
     }
+    free(own);
 }

@@ -65,25 +65,23 @@ double ref_cross_entropy(const clq_loss_problem *p, const double *x, const doubl
     return loss;
 }
 
-/* dloss/dx_j = sum over i of dloss/dq_i dq_i/dx_j, with q the softmax of x or x / sum(x). */
+/* dloss/dx_j = sum over i of dloss/dq_i dq_i/dx_j, with q the softmax of x or x / sum(x). A term i that has a slope
+ * gives -t_i ([i = j] - q_j) of logits, as dlog q_i / dx_j = [i = j] - q_j, and -t_i / q_i ([i = j] - q_i) / sum(x)
+ * else. */
 void ref_cross_entropy_gradient(const clq_loss_problem *p, const double *x, const double *target, double *dx) {
     size_t n = p->classes;
     if (clq_loss_has_index(p) && !p->from_logits) {
         (void)sparse_of_probabilities(n, x, target, dx);
         return;
     }
-    double whole = p->from_logits ? log_sum_exp(x, n) : row_sum(x, n);
-    for (size_t j = 0; j < n; j++) {
-        double qj = p->from_logits ? exp(x[j] - whole) : share(x[j], whole);
-        dx[j] = 0;
-        for (size_t i = 0; i < n; i++) {
-            double t = smoothed(p, target[i]), qi = share(x[i], whole);
-            if (p->from_logits)
-                dx[j] -= t * ((i == j) - qj); /* dlog q_i / dx_j = [i = j] - q_j */
-            else if (qi == clip(qi))
-                dx[j] -= t / qi * ((i == j) - qi) / whole;
-        }
+    double whole = p->from_logits ? log_sum_exp(x, n) : row_sum(x, n), mass = 0; /* of the t of such terms */
+    for (size_t i = 0; i < n; i++) {
+        const double t = smoothed(p, target[i]), q = p->from_logits ? 1 : share(x[i], whole);
+        const bool slopes = p->from_logits || q == clip(q);
+        mass += slopes ? t : 0;
+        dx[i] = !slopes ? 0 : p->from_logits ? -t : -t / q / whole;
     }
+    for (size_t j = 0; j < n && mass != 0; j++) dx[j] += p->from_logits ? mass * exp(x[j] - whole) : mass / whole;
 }
 
 /* ---- losses that are means over values ---- */

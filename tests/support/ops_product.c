@@ -1,6 +1,7 @@
 #include "support/ops_product.h"
 
 #include "ref/ref_elementwise.h"
+#include "support/unoptimized.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -170,6 +171,26 @@ void product_check(rig *r, const product_layer *l, uint32_t capacity, const rig_
     for (size_t i = 0; i < (rig_is_simulated(r) ? 2 : CLQ_COUNT_OF(counts)); i++)
         if (i < 3 || counts[i] > 1) check_count(r, l, how, &v, counts[i]);
     rig_end(r);
+}
+
+void product_build_clblast(rig *r) {
+    const clq_kernel_family family = r->family;
+    const float numbers[4] = {0};
+    if (rig_is_simulated(r)) return; /* it does not optimize */
+    r->family = CLQ_FAMILY_LOCAL;
+    compile_unoptimized(true);
+    rig_begin(r, 1);
+    rig_force(r, &(rig_variant){.product = "clblast"});
+    const clq_value a = rig_value(r, "a", sizeof numbers, 0), b = rig_value(r, "b", sizeof numbers, 0),
+                    c = rig_value(r, "c", sizeof numbers, 0);
+    clq_gemm(r->list, &(clq_gemm_problem){.m = 2, .n = 2, .k = 2}, a, b, c);
+    rig_bind(r);
+    rig_fill(r, a, numbers, sizeof numbers);
+    rig_fill(r, b, numbers, sizeof numbers);
+    rig_run(r, 1);
+    rig_end(r);
+    r->family = family;
+    compile_unoptimized(family == CLQ_FAMILY_LOCAL);
 }
 
 static void check_cases(rig *r, size_t cases, size_t everywhere, bool shared, void (*check)(rig *r, size_t index)) {

@@ -27,6 +27,9 @@ typedef struct product_layer {
  * two, once), and checks: every number against the largest error that float32 sums of its terms can have, all together
  * against a relative error (L2); equal bits in both runs; nothing written beyond the count. */
 void product_check(rig *r, const product_layer *layer, uint32_t capacity, const rig_variant *variant);
+/* Has CLBlast build its kernels, which are for GPUs, as the local family's are built (support/unoptimized.h): it keeps
+ * them for all lists of the device. */
+void product_build_clblast(rig *r);
 
 /* Checks all cases on a device that builds kernels in its caller (PoCL's basic one) and, as far as it affords them, on
  * the simulator; the first `everywhere` of them on the others, which build as the first does. */

@@ -96,7 +96,7 @@ void clq_recurrent_backward(clq_list *list, const clq_recurrent_problem *p, cons
         options_of(list, p, &cut, g->mask != CLQ_NO_VALUE, drops, g->bias, g->state, g->dy != CLQ_NO_VALUE);
     const clq_value carry = clq_list_scratch(list, "carry", CLQ_F32, 0, (cut.tile ? 2 + gates : 2) * p->units);
     const clq_value u = cut.tile ? turn_weights(list, p, g->u) : g->u;
-    clq_options_add(&options, "%s%s", g->dh != CLQ_NO_VALUE ? " -DLAST" : "",
+    clq_options_add(&options, "%s%s%s", cut.tile ? " -DGRADIENT" : "", g->dh != CLQ_NO_VALUE ? " -DLAST" : "",
                     g->dc != CLQ_NO_VALUE ? " -DLAST_CELL" : "");
     clq_launch_begin(list, "backward", "recurrent", options.text, "recurrent_backward");
     CLQ_LAUNCH_READS(list, g->dy, g->dh, g->dc, u, g->kept, g->mask, g->drops);
