@@ -290,8 +290,8 @@ ALWAYS_INLINE void forward_step(const run *x, int j, int s, int t, int next) {
 #define STEP(s) (s)
 #endif
 
-/* GRADIENT: of the tile family, the program of the kernel that goes back, without the other one; each takes a compiler
- * half of the time. */
+/* A program of the tile family has one kernel, which halves the compiler's time: with GRADIENT the backward one, without
+ * it the forward one. A program of the local family has both. */
 #ifndef GRADIENT
 KERNEL void recurrent_forward(global const float *z, global const float *u, global const float *bias,
                               global const float *h0, global const float *c0, global const float *mask,

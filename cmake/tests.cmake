@@ -267,7 +267,7 @@ clq_test_layer(slow test_device_slow_layer test_train_shares)
 # PoCL's devices behave like strict discrete GPUs.
 clq_test_layer(strict test_device_strict_layer test_comm_strict test_train_strict test_comm_gpus test_train_counts test_train_paths test_train_upload_ahead)
 
-# Whole trainings on each driver, of programs as users have them.
+# Whole trainings on one device, shared out between the drivers, of programs as users have them.
 add_test(NAME interop/golden_alone COMMAND test_interop_golden on_*)
 set_tests_properties(interop/golden_alone PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT};CLQ_TEST_KEEPS_PROGRAMS=1" TIMEOUT 2400)
 

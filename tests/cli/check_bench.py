@@ -24,8 +24,9 @@ GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden"
 MODELS = pathlib.Path(__file__).resolve().parents[2] / "bench" / "models"
 LENET, CNN3X3 = MODELS / "lenet5.json", MODELS / "cnn3x3.json"
 # Compilers take most of this test's time, and each batch of a model, each product and each convolution is a program of its
-# own for them. So tests have one batch beside the default one, and the same small product and layer of few channels. What
-# tests of ops and trainings compile with optimization, too, has none here; the suite's own kernels have it (ops, memory).
+# own for them. So tests have one batch beside the default one, and the same small product and layer of few channels.
+# Benchmarks in UNOPTIMIZED have kernels that tests of ops and trainings compile with optimization: here they are compiled
+# without.
 ODD, FEW = 9, "2x6x5x3:3x2x4"
 UNOPTIMIZED = ("conv", "gemm", "step", "train")
 
@@ -243,7 +244,7 @@ class Bench(support.InFolder):
 
     def test_collectives_as_asked(self):
         ways = ("staged", "f16", "avg"), ("peer", "u64", "max")
-        for i, algo in enumerate(("ring", "reduce-to-one", "doubling", "hierarchical")):  # each with each: comm/collectives
+        for i, algo in enumerate(("ring", "reduce-to-one", "doubling", "hierarchical")):  # comm/collectives has each with each
             transport, dtype, op = ways[i % 2]
             rows = self.measure("all_reduce", *TWO, "-b", 5000, "-e", 5001, "-i", 1, "-n", 1, "-w", 0, "--algo", algo, "--transport", transport, "-d", dtype,
                                 "-o", op, "--chunk", 999, "--slots", 2, "--memory", "plain")

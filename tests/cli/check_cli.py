@@ -40,7 +40,8 @@ SMALL, MLP = ["--model", LEAST, *COMMON], ["--model", "mlp", *COMMON]
 
 
 def run(*args, whole=False, unoptimized=False, **kwargs):
-    """whole: a step may be one launch. unoptimized: so are the kernels, as those of plans are, of which most launch none."""
+    """whole: a step may be one launch. unoptimized: the kernels are not optimized; nor are those of plans, most of which launch
+    none."""
     args = list(map(str, args))
     if "env" not in kwargs and (unoptimized or args[:1] == ["plan"]):
         kwargs["env"] = os.environ | support.unoptimized()

@@ -57,7 +57,8 @@ def borrow_cache(folder):
 def unoptimized():
     """The environment of commands whose kernels are compiled without optimization, and kept apart, as those of the tests in
     `unoptimized_tests` (cmake/tests.cmake) are: for what compiles much and computes little."""
-    return {"CLQ_TEST_UNOPTIMIZED": "1", "CLIQUE_CACHE_DIR": os.environ["CLIQUE_CACHE_DIR"] + "-unoptimized"}
+    cache = os.environ.get("CLIQUE_CACHE_DIR")
+    return {"CLQ_TEST_UNOPTIMIZED": "1"} | ({"CLIQUE_CACHE_DIR": f"{cache}-unoptimized"} if cache else {})
 
 
 class InFolder(unittest.TestCase):

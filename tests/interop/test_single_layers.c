@@ -14,8 +14,8 @@
 
 enum { COUNT = 2 };
 
-/* What layers expand into is the same on each driver, and tests/ops has its kernels on all. Of a thousand programs,
- * Intel's compiler makes each in half of PoCL's time. */
+/* What layers expand into is the same on each driver, and tests/ops tests the kernels on all. The layers' thousand
+ * programs take Intel's compiler half of PoCL's time. PoCL has the layers whose weights are split. */
 #if defined(__x86_64__)
 #define ONE "intel"
 #else

@@ -250,6 +250,7 @@ static void a_buffer_is_replaced_in_all_launches(void **state) {
 static void long_on(clq_device *device, clq_queue *queue) {
     enum { LAUNCHES = 300, HALF = LAUNCHES / 2 };
     static const size_t whole[] = {LAUNCHES}, odd[] = {3, 127, 129, 255, 300};
+    static const size_t over[] = {127, 257, 300}; /* the second has the end of a kernel, a whole one, and a beginning */
     float want[2][FLOATS];
     bench b = open_bench(device, queue, 3, true);
     for (size_t i = 0; i < LAUNCHES; i++) add_step(&b, i % 2, 2, "-DTILE -DTAIL");
@@ -261,6 +262,8 @@ static void long_on(clq_device *device, clq_queue *queue) {
     run_parts(&b, whole, 1);
     for (size_t v = 0; v < 2; v++) check_array(&b, v, want[v]);
     run_parts(&b, odd, CLQ_COUNT_OF(odd));
+    for (size_t v = 0; v < 2; v++) check_array(&b, v, want[v]);
+    run_parts(&b, over, CLQ_COUNT_OF(over));
     for (size_t v = 0; v < 2; v++) check_array(&b, v, want[v]);
     CHECK_OK(clq_list_swap(b.list, b.buffers[0], b.buffers[2])); /* in every kernel */
     run_parts(&b, whole, 1);

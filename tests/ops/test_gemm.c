@@ -101,8 +101,9 @@ static void check_all(rig *r) {
             if (i + 1 == CLQ_COUNT_OF(shapes) || rig_takes(r, i + (size_t)t)) check(r, &shapes[i], t & 1, t >> 1, NULL);
 }
 
-/* Packed blocks: edges of tiles and vectors; sums and rows of several blocks, over several blocks of columns. The last
- * is large enough to be packed without being told. Every case is a program. */
+/* Packed blocks: edges of tiles and vectors; sums and rows of two blocks, over several blocks of columns. The last
+ * has a block between the first and the last of its sums, and is large enough to be packed without being told. Every
+ * case is a program. */
 static void check_blocks(rig *r) {
     static const shape edges = {13, 37, 19}, several = {263, 1031, 263}, large = {515, 1031, 769};
     if (r->family != CLQ_FAMILY_TILE) return;

@@ -290,13 +290,29 @@ static double weigh(const recurrent_case *c, const data *d, const sizes *n) {
     return sum;
 }
 
-/* Central differences of numbers of about 10 in double are right to about 1e-9. Of many numbers, some that lie in all
- * steps, units and gates: each takes the reference twice. */
+static size_t common_divisor(size_t a, size_t b) {
+    while (b > 0) {
+        const size_t rest = a % b;
+        a = b, b = rest;
+    }
+    return a;
+}
+
+/* How far those of so many numbers are apart that are checked. It has no divisor in common with the number of units,
+ * gates or steps, and so the checked ones lie in all of them. */
+static size_t distance_of(size_t numbers) {
+    size_t distance = 1 + numbers / NUMBERS;
+    while (common_divisor(distance, numbers) > 1) distance++;
+    return distance;
+}
+
+/* Central differences of numbers of about 10 in double are right to about 1e-9. Each number takes the reference twice.
+ */
 static void check_differences(const recurrent_case *c, const data *d, const sizes *n, unsigned given,
                               const double *gradient) {
     const double h = 1e-6;
-    const size_t numbers = n->given[given] * (is_of_all(given) ? 1 : SAMPLES);
-    for (size_t i = 0; i < numbers; i += 1 + numbers / NUMBERS) {
+    const size_t numbers = n->given[given] * (is_of_all(given) ? 1 : SAMPLES), distance = distance_of(numbers);
+    for (size_t i = 0; i < numbers; i += distance) {
         double *number = &d->given[given].exact[i], keep = *number;
         *number = keep + h;
         const double above = weigh(c, d, n);

@@ -76,8 +76,8 @@ static size_t make_factor(clq_dtype dtype, unsigned ranks, void *out) {
     return bytes;
 }
 
-/* Of a GPU: one for each vector, in whole groups, but no more than keep every unit busy with several groups; the stride
- * takes care of the rest. */
+/* Work-items of a GPU: one for each vector, in whole groups, but no more than keep every unit busy with several groups;
+ * the kernel's stride takes care of the rest. */
 static size_t items_of(const clq_device *device, size_t count) {
     enum { WIDTH = 4 /* as in comm.cl */, GROUP = 256 };
     const size_t busy = (size_t)CLQ_MAX(clq_device_get_info(device)->compute_units, 1u) * 1024;
