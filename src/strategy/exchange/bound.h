@@ -1,28 +1,30 @@
-/* bound: the rule by which gradients that are computed at the same time keep a bound of the staleness
- * (docs/decisions/049). Of ps.c, over the replicas of a process, and of serve.c, over those of all processes. The
- * caller has the lock. */
+/* bound: the rule that keeps the staleness of gradients within a bound, when several gradients are computed at the same
+ * time (docs/decisions/049). ps.c applies the rule to the replicas of one process, serve.c to the replicas of all
+ * processes. The caller of each function holds the lock. */
 #ifndef CLQ_STRATEGY_BOUND_H
 #define CLQ_STRATEGY_BOUND_H
 
 #include "base/base.h"
 
-/* A gradient under way. */
+/* A gradient is under way from the replica's read of the parameters until the update by the gradient begins. */
 typedef struct clq_under_way {
-    bool is;       /* one is computed, */
-    uint64_t read; /* with this version of the parameters */
+    bool is;       /* a gradient is under way */
+    uint64_t read; /* the version of the parameters that the gradient is computed with */
 } clq_under_way;
 
 typedef struct clq_bound {
-    uint64_t most;         /* the staleness that no update exceeds */
-    clq_under_way *places; /* (count) one of each replica */
+    uint64_t most;         /* the largest staleness that an update may have */
+    clq_under_way *places; /* (count) one for each replica; the caller's */
     unsigned count;
 } clq_bound;
 
-/* Whether one more gradient, as the youngest, can be applied within the bound. */
+/* Whether a replica may read the parameters for one more gradient: whether that gradient, as the youngest, can still be
+ * applied within the bound. */
 bool clq_bound_may_read(const clq_bound *bound);
-/* Whether all other gradients can still be applied once that of `place` was, behind `version` updates. */
+/* Whether the gradient of `place` may be applied now, after `version` updates: whether all other gradients under way
+ * can still be applied within the bound afterwards. */
 bool clq_bound_may_apply(const clq_bound *bound, uint64_t version, unsigned place);
-/* The place that all others wait for. */
+/* The place with the oldest gradient under way, which all others wait for; 0 if none is under way. */
 unsigned clq_bound_oldest(const clq_bound *bound);
 
 #endif

@@ -1,8 +1,8 @@
-/* Replicas whose variables lie in a store (store.h), or on store ranks (remote.h): what central storage and the
- * parameter servers share (central.c, ps.c). Private to these.
+/* storage: replicas whose variables lie in a store (store.h) or on store ranks (remote.h). Central storage (central.c)
+ * and the parameter server (ps.c) have this in common. Private to them and to snapshots (state/snapshot.c).
  *
- * Replicas compute gradients with copies of the parameters. Their threads share one lock; the thread whose gradient
- * completes an update makes it, with the store's servers. */
+ * Each replica computes gradients with its own copy of the parameters. The replicas' threads share one lock. The thread
+ * whose gradient completes an update makes that update, together with the store's servers. */
 #ifndef CLQ_STRATEGY_STORAGE_H
 #define CLQ_STRATEGY_STORAGE_H
 
@@ -12,23 +12,23 @@
 
 /* A replica's side of the store. */
 typedef struct clq_client {
-    clq_buffer *pinned;    /* its gradient on the host; NULL where the host sees the device's memory */
-    const float *gradient; /* there, or in the device's memory; whole between a push and the next step */
-    float *parameters;     /* the device's, where the host sees them; else NULL */
-    clq_buffer *landing;   /* of a remote store, where `parameters` is NULL: on their way to the device */
-    clq_event *done;       /* of the transfer of the gradient; reused */
-    bool met;              /* it has arrived at the next meeting of all */
+    clq_buffer *pinned;    /* the gradient's copy on the host; NULL if the host sees the device's memory */
+    const float *gradient; /* in `pinned` or in the device's memory; complete between a push and the next step */
+    float *parameters;     /* the parameters in the device's memory; NULL if the host does not see it */
+    clq_buffer *landing;   /* with store ranks, if `parameters` is NULL: parameters on their way to the device */
+    clq_event *done;       /* the end of the gradient's transfer; reused */
+    bool met;              /* the replica has arrived at the next meeting of all */
 } clq_client;
 
-/* Begins what a module has of its own: strategy->own points to it. */
+/* The first member of what a module has of its own, so strategy->own points to it. */
 typedef struct clq_storage {
-    clq_store *store;   /* NULL for inference only, and with store ranks */
-    clq_remote *remote; /* of these; NULL: there are none */
+    clq_store *store;   /* NULL: inference only, or store ranks */
+    clq_remote *remote; /* the store ranks; NULL: there are none */
     double deadline_s;
     clq_client clients[CLQ_REPLICAS_MAX];
     const clq_strategy *strategy;
     unsigned count;
-    float *squares;      /* (metric_slots, variables) of the gradients' norms; NULL: not measured */
+    float *squares;      /* (metric_slots, variables) the squared norms of gradients; NULL: not measured */
     clq_origin *origins; /* (metric_slots) */
     /* Under the lock. */
     pthread_mutex_t lock;
@@ -36,8 +36,8 @@ typedef struct clq_storage {
     bool locked;                /* the lock was made */
     atomic_bool aborted;        /* a replica failed */
     uint64_t meetings, present; /* meetings of all replicas so far; replicas that have arrived at the next one */
-    uint64_t pushed, dropped;   /* gradients */
-    uint64_t version;           /* the store's, without an update that is under way */
+    uint64_t pushed, dropped;   /* gradients that were pushed; that came too late or were not begun */
+    uint64_t version;           /* of the store: the updates so far, without one that is under way */
     uint64_t *histogram;        /* (bound + 1): updates by their staleness; NULL: synchronous */
     uint64_t bound;             /* of the staleness */
 } clq_storage;
@@ -54,23 +54,25 @@ double clq_storage_until(const clq_storage *storage);
 
 /* Brings the replica's gradient to the host, and waits for it. */
 clq_status clq_storage_push(clq_replica *replica);
-/* Copies the store's parameters to the replica, of store ranks once `least` updates are made. *version: theirs; set
- * before the copy begins. May be NULL. */
+/* Copies the store's parameters to the replica. With store ranks, waits until `least` updates are made. *version: the
+ * version of the parameters, set before the copy begins, and not set with store ranks; NULL: not wanted. */
 clq_status clq_storage_pull(clq_replica *replica, uint64_t least, uint64_t *version);
-/* The same of store ranks, for a gradient that is to be computed with them. */
+/* The same from store ranks, for a gradient that is to be computed: waits until the bound allows it. */
 clq_status clq_storage_begin_far(clq_replica *replica);
-/* Behind a round of store ranks: copies what it has left to the replica. */
+/* After a round of store ranks: copies the new parameters to the replica. */
 clq_status clq_storage_take(clq_replica *replica);
-/* A round of store ranks (clq_remote_round), by gradients of this process's replicas. The parameters are left for
- * clq_storage_take; the squares in the row of the step. */
+/* Makes a round of store ranks (clq_remote_round) by gradients of this process's replicas. The new parameters wait for
+ * clq_storage_take. The squares go to the row of the step. */
 clq_status clq_storage_round(clq_strategy *strategy, const float *const *gradients, unsigned count,
                              const clq_step_params *params);
-/* Notes the time from `began` to now, between a gradient and new parameters. */
+/* Notes the time from `began` to now as time of the exchange. */
 clq_status clq_storage_note_exchange(clq_replica *replica, double began);
-/* Squared norms of a gradient, by variable, to the row of `slot`; of the store's before the next update. */
+/* Writes the squared norms of a gradient, by variable, to the row of `slot`. A store's gradient is to be measured
+ * before the next update. */
 void clq_storage_measure(const clq_strategy *strategy, uint32_t slot, const float *gradient);
 
-/* For modules' tables. open: strategy->own is allocated. close frees it. */
+/* For the tables of modules. Before clq_storage_open, the module allocates strategy->own; clq_storage_close frees
+ * it. */
 clq_status clq_storage_prepare(clq_strategy *strategy);
 clq_status clq_storage_open(clq_strategy *strategy, const clq_exchange_kind *exchange);
 void clq_storage_close(clq_strategy *strategy);
@@ -79,13 +81,13 @@ clq_status clq_storage_apply(clq_replica *replica, const clq_step_params *params
 clq_status clq_storage_write(clq_strategy *strategy, size_t variable, const void *from);
 void clq_storage_squares(const clq_strategy *strategy, uint32_t slot, float *out);
 clq_origin *clq_storage_origin(const clq_strategy *strategy, uint32_t slot);
-/* For their exchanges'. */
+/* For the tables of these modules' exchanges. */
 clq_status clq_storage_reduce(clq_replica *replica);
 void clq_storage_collect(clq_strategy *strategy, unsigned what);
 void clq_storage_keeps(clq_strategy *strategy, clq_kept *out);
 
-/* For snapshots. parameters, slots (clq_storage_states): (arena bytes) each. With no step under way; with store ranks,
- * write is called by all processes. */
+/* For snapshots, while no step is under way. parameters, and each of the slots (clq_storage_states): (arena bytes).
+ * With store ranks, all processes call clq_storage_write_all. */
 unsigned clq_storage_states(const clq_storage *storage); /* 0: nothing is updated */
 clq_status clq_storage_read_all(const clq_storage *storage, char *parameters, char *const *slots);
 clq_status clq_storage_write_all(const clq_storage *storage, const char *parameters, char *const *slots);
