@@ -1,7 +1,8 @@
-/* The bound is kept by looking ahead. All gradients under way can be applied within the bound if they can be in the
- * order of their age. In that order the i-th oldest, from 0, is applied after i updates, so with a staleness of version
- * + i - read. A read, or an update, is allowed if that still holds afterwards. So the oldest may always be applied, and
- * no replica waits forever: those that the bound makes wait, wait for the oldest. */
+/* The bound is kept by looking ahead: a read, or an update, is allowed only if all gradients that are then under way
+ * can still be applied within the bound. If any order of their updates keeps the bound, the order of their age keeps
+ * it. In that order, the i-th oldest gradient, from 0, is applied after i updates, so its staleness is version + i -
+ * read. The oldest gradient may always be applied. So no replica waits forever: replicas that the bound makes wait,
+ * wait for the oldest gradient. */
 #include "strategy/exchange/bound.h"
 
 bool clq_bound_may_apply(const clq_bound *bound, uint64_t version, unsigned place) {

@@ -1,8 +1,8 @@
-/* Which exchange a strategy has. */
+/* Chooses the exchange of a strategy. */
 #include "strategy/module.h"
 
-/* The first row whose fact holds, or whose path is on, is the exchange; the last one always holds. Path 0 is none of an
- * exchange, and stands for no path. */
+/* The exchange is that of the first row whose fact holds or whose path is on. The last row always holds. Path 0 is not
+ * a path of the exchange, so 0 stands for no path. */
 static const struct {
     unsigned fact;
     clq_path path;

@@ -1,13 +1,14 @@
-/* The step by an exchange, and the plain exchange: of whole gradients, one behind the other with computing. */
+/* A step by the strategy's exchange, and the plain exchange: replicas exchange whole gradients, and compute nothing
+ * meanwhile. */
 #include "strategy/module.h"
 
 static const clq_exchange_kind *kind_for(const clq_replica *replica, const clq_command *command) {
     const clq_exchange_kind *kind = replica->strategy->exchange;
-    /* While backward is on its way, nobody can have the gradient of all accumulated batches. */
+    /* During backward, nobody can have the gradient of all accumulated batches, so it is exchanged afterwards. */
     return kind->during_backward && command->params.sum_factor != 0.0f ? &clq_exchange_whole : kind;
 }
 
-/* Collectives flush the queue that they are given. */
+/* Flushes no queue before an exchange: collectives flush the queue that they are given. */
 clq_status clq_exchange_step(clq_replica *replica, const clq_command *command) {
     const clq_exchange_kind *kind = kind_for(replica, command);
     if (kind->step) return kind->step(replica, command);

@@ -1,13 +1,14 @@
-/* Local SGD, an exchange of weights: for some steps each replica updates its weights by the gradient of its own share,
- * with an optimizer of its own. Then the weights are averaged over the replicas, each weighted by the samples that it
- * has seen since the last average (McMahan et al., "Communication-efficient learning of deep networks from
- * decentralized data", 2017; with equal shares the plain mean of Stich, 2019). So with one local step, and an optimizer
- * that is linear in the gradient and keeps nothing, weights are those of mirrored steps, whatever the shares are. */
+/* Local SGD, an exchange of weights. For some steps, each replica updates its weights by the gradient of its own share,
+ * with an optimizer of its own. Then the weights are averaged over the replicas. Each replica counts by the number of
+ * samples that it has seen since the last average (McMahan et al., "Communication-efficient learning of deep networks
+ * from decentralized data", 2017). With equal shares this is the plain mean of Stich, 2019. With one local step, and an
+ * optimizer that is linear in the gradient and keeps no state, the weights are those of mirrored steps, whatever the
+ * shares are. */
 #include "strategy/module.h"
 
 #include <string.h>
 
-/* Since the last average of the weights; the poster's. */
+/* Counts since the last average of the weights. Only the poster uses them. */
 typedef struct local {
     uint64_t steps, *samples; /* samples, shares: (replicas of all processes) */
     float *shares;
@@ -39,7 +40,7 @@ static clq_status step(clq_replica *replica, const clq_command *command) {
         own.params.scale = (float)(1.0 / (double)own.params.count);
         return clq_replica_step_alone(replica, &own);
     }
-    /* No samples, so no update. The row of metrics is written, with zeros. */
+    /* A replica without samples makes no update. Its row of metrics is written, with zeros. */
     CLQ_TRY(clq_replica_run(replica, replica->plan, &own, CLQ_SEGMENT_NORM));
     CLQ_TRY(clq_replica_keep_norms(replica, own.params.slot));
     return clq_queue_flush(replica->worker.queue);
@@ -57,7 +58,7 @@ static const clq_command_kind average_kind = {.name = "average", .traits = CLQ_C
 
 /* ---- by the poster ---- */
 
-/* The weight of each replica in the average. The weights add up to exactly 1 in float, so that values on which all
+/* Sets each replica's share in the average. The shares add up to exactly 1 in float, so that values on which all
  * replicas agree do not change. */
 static void make_shares(const local *own, unsigned count) {
     float *shares = own->shares;

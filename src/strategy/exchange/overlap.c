@@ -1,25 +1,25 @@
-/* A fast path of the exchange: each replica's second thread, the reducer, exchanges buckets of the gradient while the
- * first goes on with backward. */
+/* A fast path of the exchange: each replica has a second thread, the reducer, which exchanges buckets of the gradient
+ * while the first thread goes on with backward. */
 #include "strategy/module.h"
 
 #include <stdio.h>
 
 enum { IN_FLIGHT_MAX = 16 };
 
-/* Of a replica. */
+/* The reducer of a replica. */
 typedef struct reducer {
     clq_bucket *buckets;
     size_t bucket_count;
     clq_thread *thread;
     clq_channel *tasks;
-    clq_queue *queue;         /* not ordered behind the replica's queue but by a task's `after` */
-    clq_event *backward_done; /* of the step under way */
-    bool lost;                /* a bucket was not summed; read after clq_channel_wait */
+    clq_queue *queue;         /* only a task's `after` orders it behind the replica's queue */
+    clq_event *backward_done; /* the end of backward of the step under way */
+    bool lost;                /* a bucket was not summed; the replica reads it after clq_channel_wait */
 } reducer;
 
 typedef struct task {
     const clq_bucket *bucket;
-    clq_event *after; /* the bucket is whole */
+    clq_event *after; /* the device has finished the bucket */
     bool traced;
 } task;
 
@@ -54,7 +54,7 @@ static void drive(void *context) {
 
 /* ---- in the replica's thread ---- */
 
-/* Backward in parts; each bucket is handed to the reducer when the device has been told to finish it. */
+/* Runs backward in parts. A bucket goes to the reducer once the launches that complete it are enqueued. */
 static clq_status begin(clq_replica *replica, const clq_command *command) {
     reducer *own = reducer_of(replica);
     clq_queue *queue = replica->worker.queue;
@@ -72,8 +72,8 @@ static clq_status begin(clq_replica *replica, const clq_command *command) {
     return clq_queue_mark_again(queue, &own->backward_done);
 }
 
-/* The next batch's rows are on their way by now (clq_exchange_step), to the upload block that this backward does not
- * read. Rows for the block that it reads are sent a step later, so behind this wait. */
+/* By now the next batch's rows are on their way (clq_exchange_step). They go to the upload block that this backward
+ * does not read. The block that this backward reads gets rows only in the next step, after this wait. */
 static clq_status finish(clq_replica *replica, const clq_step_params *params) {
     reducer *own = reducer_of(replica);
     (void)params;
@@ -123,7 +123,7 @@ static void close(clq_strategy *strategy) {
     clq_free(all);
 }
 
-/* Up to the first bucket, each bucket, the update. */
+/* One run up to the loss, one for each bucket, and one for the update. */
 static size_t runs(const clq_strategy *strategy, unsigned replica) {
     return reducer_of(&strategy->replicas[replica])->bucket_count + 2;
 }

@@ -1,13 +1,14 @@
-/* Replicas that exchange with each other: communicators, and what replicas do in them. */
+/* Peers are replicas that exchange with each other. Here are their communicators, and their collectives. */
 #include "strategy/module.h"
 
 #include <string.h>
 
 /* ---- communicators ---- */
 
-/* In an all-reduce of a step, replicas wait for the slowest one's whole step: a CPU's beside a GPU's, a first one for
- * which the driver still compiles. A driver that hangs mostly reports it within seconds. A limit that is too long costs
- * minutes of waiting, one that is too short ends a good training. 600 s is PyTorch's default for NCCL. */
+/* In the all-reduce of a step, replicas wait for the whole step of the slowest replica. That may be a CPU beside a GPU,
+ * or a first step for which the driver still compiles. If a driver hangs, it mostly reports this within seconds. A
+ * limit that is too long costs minutes of waiting. A limit that is too short ends a good training. 600 s is PyTorch's
+ * default for NCCL. */
 static const double default_deadline_s = 600;
 
 double clq_strategy_deadline(const clq_strategy *strategy) {
@@ -47,7 +48,7 @@ bool clq_peers_are_far(const clq_strategy *strategy) {
 /* ---- collectives ---- */
 
 clq_status clq_peers_run(clq_replica *replica, const clq_task *task, size_t bytes, bool traced) {
-    if (traced) CLQ_TRY(clq_queue_finish(task->queue)); /* waiting for what computes them is no part of the exchange */
+    if (traced) CLQ_TRY(clq_queue_finish(task->queue)); /* the wait for earlier kernels is no part of the exchange */
     const double began = traced ? clq_now() : 0.0;
     CLQ_TRY(clq_comm_run(replica->peers, replica->rank, task));
     if (!traced) return CLQ_OK;
@@ -100,11 +101,12 @@ clq_status clq_peers_add_up_gradients(clq_replica *replica) {
     return clq_peers_run_exposed(replica, &task, bytes);
 }
 
-/* Replicas that train apart have statistics of their own: the others' places are zero. */
+/* Replicas that train apart add up nothing. Each has statistics of its own, and the places of other replicas are
+ * zero. */
 clq_status clq_peers_all_reduce(void *context, clq_queue *queue, clq_buffer *values, size_t count) {
     clq_replica *replica = context;
     const bool computes = replica->pace.since > 0.0;
-    (void)queue; /* the replica's */
+    (void)queue; /* the replica's queue */
     if (replica->strategy->apart) return CLQ_OK;
     CLQ_TRY(clq_pace_rest(replica, true));
     CLQ_TRY(clq_peers_add_up(replica, values, CLQ_F32, clq_values_bytes(CLQ_F32, count)));
@@ -120,14 +122,14 @@ clq_step_sum clq_peers_step_sum(const clq_replica *replica) {
 
 /* ---- state ---- */
 
-/* Moving statistics are linear in what they are made of, and training does not read them: but for rounding their mean
- * goes on as if nobody had looked. */
+/* Moving statistics are linear in the values that they are made of, and training does not read them. So an average that
+ * is made early, because somebody reads the state, changes later averages only by rounding. */
 static clq_status average_state(clq_worker *worker, const clq_command *command) {
     clq_replica *replica = clq_replica_of(worker);
     clq_buffer *state = clq_weights_arena(replica->weights, CLQ_ARENA_STATE);
     const clq_dtype dtype = clq_weights_dtype(replica->weights, CLQ_ARENA_STATE);
     const size_t bytes = clq_weights_apart_bytes(replica->weights);
-    if (bytes == 0 || !replica->peers) return CLQ_OK; /* a stage may have none */
+    if (bytes == 0 || !replica->peers) return CLQ_OK; /* a stage may have no state */
     if (!command->counts) CLQ_TRY(clq_queue_fill_zero(worker->queue, state, 0, bytes));
     CLQ_TRY(clq_comm_all_reduce(replica->peers, replica->rank, worker->queue, state, 0, state, 0,
                                 clq_values_count(dtype, bytes), dtype));

@@ -1,9 +1,9 @@
-/* The side of a process that trains with variables on other ranks. */
+/* The side of a training process, whose variables lie on store ranks. */
 #include "strategy/exchange/remote.h"
 
 #include <string.h>
 
-/* A conversation of one thread with each store rank. */
+/* The conversations of one thread, one with each store rank. */
 typedef struct talk {
     clq_message *messages; /* (stores) */
     unsigned tag;
@@ -19,20 +19,20 @@ struct clq_remote {
     float *squares; /* (stores, variable_count); NULL: not measured */
     uint64_t bound;
     double deadline_s;
-    talk talks[CLQ_REPLICAS_MAX + 1]; /* of each replica, and behind them the poster's */
-    bool is_open, is_written;         /* the store ranks listen; something was put since they were last asked */
+    talk talks[CLQ_REPLICAS_MAX + 1]; /* of each replica; the last one is the poster's */
+    bool is_open, is_written; /* the store ranks listen; something was put that clq_remote_settle has to wait for */
 };
 
 /* ---- messages ---- */
 
-/* What goes to, or comes from, each store rank: `bytes` of the memory at `data`, each `stride` behind the one before;
- * or, with bytes 0, its part of an arena. */
+/* The memory that is sent to, or received from, store rank k: `bytes` at `data` + k * `stride`; or, if `bytes` is 0,
+ * the rank's part of the arena at `data`. */
 typedef struct load {
     void *data;
     size_t bytes, stride;
 } load;
 
-/* With store ranks [first, end), with all at the same time. */
+/* Sends to, or receives from, store ranks [first, end), all at the same time. */
 static clq_status move(clq_remote *remote, const talk *t, unsigned first, unsigned end, bool sends, load what) {
     clq_status status = CLQ_OK;
     clq_error error = {.status = CLQ_OK};
@@ -65,7 +65,7 @@ static clq_status hear_first(clq_remote *remote, const talk *t, clq_answer_head 
     return move(remote, t, 0, 1, false, (load){.data = out, .bytes = sizeof *out});
 }
 
-/* That all are done; what they say is not needed. */
+/* Waits until all have answered. The answers themselves are not needed. */
 static clq_status hear_all(clq_remote *remote, const talk *t, unsigned first, unsigned end) {
     clq_answer_head head;
     for (unsigned k = first; k < end; k++)
@@ -86,7 +86,7 @@ clq_status clq_remote_begin(clq_remote *remote, unsigned r, unsigned place, floa
     clq_answer_head head;
     CLQ_TRY(ask(remote, t, 0, 1, &begin));
     CLQ_TRY(hear_first(remote, t, &head));
-    /* The others are asked for no older version: they may have a later one. */
+    /* The other store ranks may give a later version, but no older one. */
     const clq_request rest = {.kind = CLQ_REQUEST_GET, .array = CLQ_ARRAY_PARAMETERS, .version = head.version};
     CLQ_TRY(ask(remote, t, 1, remote->stores, &rest));
     return move(remote, t, 0, remote->stores, false, part_of(to));
@@ -112,7 +112,7 @@ clq_status clq_remote_get(clq_remote *remote, unsigned r, unsigned array, uint64
     return move(remote, t, 0, remote->stores, false, part_of(to));
 }
 
-/* A variable that several store ranks have a part of has its squares on each. */
+/* Each store rank has the squares of its part of a variable, so they are added up. */
 static clq_status hear_squares(clq_remote *remote, const talk *t, float *squares) {
     const size_t bytes = remote->variable_count * sizeof *squares;
     if (!remote->squares) return CLQ_OK;
@@ -178,7 +178,7 @@ clq_status clq_remote_claim(clq_remote *remote, uint64_t step, bool wants, doubl
 clq_status clq_remote_go_on(clq_remote *remote, uint64_t step) {
     const clq_request go_on = {.kind = CLQ_REQUEST_GO_ON, .version = step};
     remote->is_written = false;
-    CLQ_TRY(clq_world_barrier(remote->world)); /* nobody asks for a version that comes no more */
+    CLQ_TRY(clq_world_barrier(remote->world)); /* from here on no process waits for a version that never comes */
     if (clq_world_rank(remote->world) == 0) {
         CLQ_TRY(ask(remote, poster_of(remote), 0, remote->stores, &go_on));
         CLQ_TRY(hear_all(remote, poster_of(remote), 0, remote->stores));
@@ -195,7 +195,7 @@ clq_status clq_remote_count(clq_remote *remote, uint64_t version, clq_remote_cou
         CLQ_TRY(ask(remote, t, k, k + 1, &request));
         CLQ_TRY(move(remote, t, k, k + 1, false, (load){.data = &own, .bytes = sizeof own}));
         if (k == 0) *out = own;
-        request.version = out->version; /* the others make an update once they hear of it */
+        request.version = out->version; /* the others follow the first, and may not have got there yet */
         if (k == 0 && histogram)
             CLQ_TRY(move(remote, t, 0, 1, false,
                          (load){.data = histogram, .bytes = (size_t)(remote->bound + 1) * sizeof *histogram}));
@@ -209,7 +209,7 @@ clq_status clq_remote_count(clq_remote *remote, uint64_t version, clq_remote_cou
 
 /* ---- parts ---- */
 
-/* Whether the update of a variable's element needs the others: by their norm. */
+/* Whether the update of an element needs all of its variable, because it needs the variable's norm. */
 static bool is_by_variable(const clq_store_config *config) {
     bool ratios = clq_optimizer_has_trust_ratio(&config->optimizer);
     for (unsigned i = 0; i < config->other_count; i++)
@@ -217,8 +217,8 @@ static bool is_by_variable(const clq_store_config *config) {
     return ratios || config->clip.kind == CLQ_CLIP_NORM;
 }
 
-/* The begin of a variable that is nearest to `wanted` bytes, behind `before`, and has `more` begins behind it; the
- * arena's end: there is none. */
+/* The begin of a variable that is nearest to `wanted` bytes. It lies behind `before`, and at least `more` variables
+ * follow. Returns the arena's end if there is no such variable. */
 static size_t nearest_begin(const clq_store_config *config, size_t before, size_t wanted, size_t more) {
     size_t best = config->bytes;
     for (size_t v = 0; v + more < config->variable_count; v++) {
@@ -230,7 +230,8 @@ static size_t nearest_begin(const clq_store_config *config, size_t before, size_
     return best;
 }
 
-/* Parts of nearly the same size: cut anywhere, at a block; or only in front of variables. */
+/* Cuts the arenas into parts of nearly the same size: between any two blocks or, if updates need whole variables, only
+ * in front of variables. */
 static clq_status cut_parts(clq_remote *remote, const clq_store_config *config) {
     const size_t blocks = config->bytes / CLQ_VARIABLE_ALIGN;
     const bool by_variable = is_by_variable(config);
@@ -253,7 +254,7 @@ static clq_status cut_parts(clq_remote *remote, const clq_store_config *config) 
     return CLQ_OK;
 }
 
-/* What part k has of the variables; a variable that it has nothing of has no floats. */
+/* What part k has of each variable. A variable of which it has nothing gets 0 floats. */
 static void cut_variables(const clq_remote *remote, unsigned k, clq_store_variable *out) {
     const size_t first = remote->begins[k] / sizeof(float), end = remote->begins[k + 1] / sizeof(float);
     for (size_t v = 0; v < remote->variable_count; v++) {
@@ -322,7 +323,7 @@ static clq_status open_store(clq_remote *remote, const clq_remote_config *config
                     head.detail);
 }
 
-/* By rank 0, once all processes have what they need. */
+/* Called by rank 0, once all processes have their memory. */
 static clq_status open_stores(clq_remote *remote, const clq_remote_config *config, const uint32_t *replicas) {
     clq_store_variable *variables = clq_alloc(CLQ_MAX(remote->variable_count, (size_t)1), sizeof *variables);
     clq_status status = variables ? CLQ_OK : CLQ_ERROR_MEMORY;
@@ -351,7 +352,7 @@ clq_status clq_remote_open(const clq_remote_config *config, clq_remote **out) {
     remote->first_rank = clq_world_size(config->world);
     remote->replicas = config->replicas;
     remote->bound = config->bound;
-    remote->deadline_s = 1.05 * config->deadline_s + 1; /* the store rank, which knows who is late, says so first */
+    remote->deadline_s = 1.05 * config->deadline_s + 1; /* the store rank's deadline ends first: it knows who is late */
     remote->states = clq_optimizer_states(&config->store.optimizer);
     for (unsigned i = 0; i < config->store.other_count; i++)
         remote->states = CLQ_MAX(remote->states, clq_optimizer_states(&config->store.others[i]));
@@ -370,9 +371,9 @@ void clq_remote_close(clq_remote *remote) {
     clq_error error;
     if (!remote) return;
     clq_error_take(CLQ_ERROR_ABORTED,
-                   &error); /* the failure that this is closed for, if there is one, is still to be told */
+                   &error); /* the failure that led to the close, if there is one, is still to be told */
     for (unsigned r = 0; remote->is_open && r <= remote->replicas; r++)
-        (void)ask(remote, &remote->talks[r], 0, remote->stores, &close); /* in a world that has failed nobody listens */
+        (void)ask(remote, &remote->talks[r], 0, remote->stores, &close); /* if the world has failed, nobody listens */
     for (unsigned r = 0; r <= remote->replicas; r++) clq_free(remote->talks[r].messages);
     clq_free(remote->begins);
     clq_free(remote->gradient);

@@ -1,24 +1,25 @@
-/* A store rank: it keeps a part of the variables of a training on other ranks, and updates it. A thread for each thread
- * that asks (remote.h) does here what that thread would do beside a store of its own process: it waits until the bound
- * allows a read or an update (bound.h), or until all processes have come to a round. */
+/* A store rank keeps a part of the variables for a training on other ranks, and updates this part. It has a thread for
+ * each thread of a training process that sends requests (remote.h). That thread does what the requesting thread would
+ * do beside a store in its own process: it waits until the bound allows a read or an update (bound.h), or until all
+ * processes have come to a round. */
 #include "strategy/exchange/bound.h"
 #include "strategy/exchange/remote.h"
 #include "strategy/strategy.h"
 
 #include <string.h>
 
-/* A training process may do other things for as long as it likes. */
+/* Between two requests, a training process may do other things for as long as it likes. */
 static const double idle_most_s = 1e9;
 
 typedef struct service service;
 
-/* With one thread of a training process. */
+/* The conversation with one thread of a training process. */
 typedef struct talk {
     service *s;
     unsigned rank, tag;
-    float *values;  /* a gradient that came, or values on their way */
-    bool came;      /* by the lock: its gradient is there for the next round */
-    double seconds; /* by the lock, of posters: of a batch on the process's fastest replica; 0: not known */
+    float *values;  /* (bytes of the part) a gradient that was received, or values to send */
+    bool came;      /* under the lock: its process has come to the next round */
+    double seconds; /* under the lock, of posters: the time of a batch on the process's fastest replica; 0: not known */
     clq_thread *thread;
 } talk;
 
@@ -27,9 +28,9 @@ struct service {
     clq_terms terms;
     clq_store *store;
     clq_store_variable *variables;
-    uint32_t *replicas; /* (processes) */
+    uint32_t *replicas; /* (processes) how many each process has */
     unsigned places;    /* replicas of all processes */
-    talk *talks;        /* (talk_count) the poster's of rank 0, then all others */
+    talk *talks;        /* (talk_count) first that of rank 0's poster */
     unsigned talk_count;
     float *squares; /* (variables) of the last round; NULL: not measured */
     atomic_bool failed;
@@ -38,13 +39,13 @@ struct service {
     pthread_cond_t changed;
     bool locked; /* the lock was made */
     clq_error failure;
-    uint64_t version;      /* updates so far, counted from the step that the training began at */
-    uint64_t issued;       /* the first step that is handed out to nobody */
+    uint64_t version;      /* the number of updates so far; begins at the step that the training goes on from */
+    uint64_t issued;       /* the first step that is not handed out yet */
     bool updating;         /* an update is under way */
-    uint64_t made, pushed; /* rounds; gradients */
+    uint64_t made, pushed; /* rounds so far; gradients that were pushed */
     unsigned arrived;      /* processes that have come to the next round */
     clq_bound bound;
-    uint64_t *histogram; /* (bound + 1); NULL: synchronous, or not the first store rank */
+    uint64_t *histogram; /* (bound + 1) updates by their staleness; NULL: synchronous, or not the first store rank */
 };
 
 /* ---- waiting ---- */
@@ -65,8 +66,9 @@ static unsigned rank_of_place(const service *s, unsigned place) {
     return rank;
 }
 
-/* Whom all wait for: without staleness the process that has not come to the round; else the replica with the oldest
- * gradient, which the first store rank knows, and the others wait for that one. With the lock held. */
+/* Fails, and names whom all wait for. Without staleness this is a process that has not come to the round. Otherwise the
+ * first store rank waits for the replica with the oldest gradient, and the other store ranks wait for the first. Called
+ * with the lock held. */
 static clq_status fail_late(const service *s) {
     const clq_bound *bound = &s->bound;
     const unsigned first = clq_world_size(s->world), oldest = clq_bound_oldest(bound);
@@ -84,7 +86,7 @@ static clq_status fail_late(const service *s) {
     return clq_fail(CLQ_ERROR_TIMEOUT, "%s within the deadline of %g s (deadline_s)", whom, s->terms.deadline_s);
 }
 
-/* With the lock held. */
+/* Waits for a change, at most until the time `until`. Called with the lock held. */
 static clq_status await(service *s, double until) {
     if (atomic_load(&s->failed)) return CLQ_ERROR_ABORTED;
     CLQ_TRY(clq_world_failure(s->world));
@@ -93,7 +95,7 @@ static clq_status await(service *s, double until) {
     return CLQ_OK;
 }
 
-/* Until so many updates are made. With the lock held. */
+/* Waits until `version` updates are made. Called with the lock held. */
 static clq_status await_version(service *s, uint64_t version) {
     const double until = until_of(s);
     while (s->version < version) CLQ_TRY(await(s, until));
@@ -131,7 +133,7 @@ static clq_status check_array(const service *s, const clq_request *r) {
     return clq_fail(CLQ_ERROR_INTERNAL, "a store rank was asked for array %u, which it does not have", r->array);
 }
 
-/* What goes over the network goes from a copy, so that updates do not wait for it. */
+/* Values are sent from a copy, so that updates do not wait for the network. */
 static void copy_out(const talk *t, unsigned array) {
     const service *s = t->s;
     (void)clq_store_begin_read(s->store);
@@ -176,13 +178,13 @@ static clq_status begin(const talk *t, const clq_request *r) {
     *own = (clq_under_way){.is = status == CLQ_OK, .read = s->version};
     pthread_mutex_unlock(&s->lock);
     CLQ_TRY(status);
-    /* What is copied may be of a later version by now, which can only make the staleness smaller. */
+    /* By now the parameters may be of a later version. The copy then is less stale than counted. */
     copy_out(t, CLQ_ARRAY_PARAMETERS);
     CLQ_TRY(reply_head(t, (clq_answer_head){.version = own->read}));
     return reply(t, t->values, s->terms.bytes);
 }
 
-/* An update by the talk's gradient; *version: its number. By one thread at a time. */
+/* Makes an update by the talk's gradient, and returns the update's number. Called by one thread at a time. */
 static uint64_t update(const talk *t, const clq_step_params *params) {
     service *s = t->s;
     const float *const gradients[] = {t->values};
@@ -199,7 +201,8 @@ static uint64_t update(const talk *t, const clq_step_params *params) {
     return version;
 }
 
-/* The first store rank decides the order of updates, by when it has their gradients; the others follow it. */
+/* The first store rank makes the update, once it has the gradient and the bound allows it: this decides the order of
+ * updates. The other store ranks follow this order (apply). */
 static clq_status push(const talk *t, const clq_request *r) {
     service *s = t->s;
     CLQ_TRY(receive_values(t));
@@ -232,14 +235,13 @@ static clq_status apply(const talk *t, const clq_request *r) {
     return CLQ_OK;
 }
 
-/* A step that was handed out is made by the process that has it, and by no other: all go through all steps, and make
- * those that they have. A process that has nothing to do gets the next one. A process that is busy learns how many are
- * handed out. */
+/* Every process goes through all steps, and makes the steps that it was given. A step is given to one process alone. A
+ * process with a free replica gets the next step. A busy process only learns how many steps are handed out. */
 static clq_status claim(talk *t, const clq_request *r) {
     service *s = t->s;
     clq_answer_head head = {0};
     pthread_mutex_lock(&s->lock);
-    s->issued = CLQ_MAX(s->issued, r->version); /* steps by hand are all processes' */
+    s->issued = CLQ_MAX(s->issued, r->version); /* all processes make the steps by hand, without a claim */
     if (r->wants) head.step = s->issued++;
     head.issued = s->issued;
     t->seconds = r->seconds;
@@ -259,7 +261,8 @@ static void measure(const service *s) {
         s->squares[v] = (float)clq_square_sum_on_host(gradient + s->variables[v].first, s->variables[v].floats);
 }
 
-/* By the thread that came last, with the lock held: all others wait. Gradients are added in the order of the ranks. */
+/* Called by the thread that came last, with the lock held, while all others wait. Gradients are added in the order of
+ * the ranks. */
 static clq_status make_round(service *s, const clq_request *r) {
     const float *const summed[] = {clq_store_gradient(s->store)};
     const float **gradients = clq_alloc(s->terms.processes, sizeof *gradients);
@@ -299,7 +302,7 @@ static clq_status join_round(talk *t, const clq_request *r) {
     return status;
 }
 
-/* What a round has left stays until all processes have come to the next one, so it goes out from where it is. */
+/* The results of a round stay until all processes have come to the next round, so they are sent without a copy. */
 static clq_status take_part(talk *t, const clq_request *r) {
     const service *s = t->s;
     if (r->kind != CLQ_REQUEST_BY_SUM) CLQ_TRY(receive_values(t));
@@ -325,7 +328,8 @@ static clq_status go_on(const talk *t, const clq_request *r) {
     return reply_head(t, (clq_answer_head){0});
 }
 
-/* Of updates that are whole. With the lock held. histogram (bound + 1): a copy; NULL: there is none. */
+/* Reads the counts while no update is under way. Called with the lock held. histogram: gets a copy (bound + 1); NULL:
+ * there is none. */
 static clq_status read_counts(service *s, uint64_t version, clq_remote_counts *out, uint64_t *histogram) {
     const double until = until_of(s);
     CLQ_TRY(await_version(s, version));
@@ -384,7 +388,7 @@ static clq_status answer(talk *t, const clq_request *r) {
     return clq_fail(CLQ_ERROR_INTERNAL, "a store rank cannot answer request %u", r->kind);
 }
 
-/* The first failure is the world's. */
+/* Keeps the first failure, and ends the world with it unless the world has ended. */
 static void fail(service *s, clq_status status) {
     clq_error error;
     clq_error_take(clq_world_fail_with(s->world, status), &error);
@@ -465,7 +469,7 @@ static void close_service(service *s) {
     clq_free(s->replicas);
 }
 
-/* The terms that follow an OPEN. */
+/* Receives the terms that follow an OPEN. */
 static clq_status hear_terms(service *s, const talk *t) {
     const double most_s = s->terms.deadline_s;
     CLQ_TRY(receive(t, &s->terms, sizeof s->terms, most_s));
@@ -477,7 +481,7 @@ static clq_status hear_terms(service *s, const talk *t) {
     return receive(t, s->replicas, s->terms.processes * sizeof *s->replicas, most_s);
 }
 
-/* One training: from OPEN on until all have closed. */
+/* Serves one training: from its OPEN until all conversations are closed. */
 static clq_status serve_training(service *s, const talk *first) {
     CLQ_TRY(hear_terms(s, first));
     const clq_status opened = open_service(s);
@@ -516,7 +520,7 @@ clq_status clq_stores_end(clq_world *world) {
     const clq_request end = {.kind = CLQ_REQUEST_END};
     clq_status status = clq_world_failure(world);
     const unsigned first = clq_world_size(world), count = clq_world_apart(world);
-    /* A trainer of this rank is destroyed; one of another rank may not be. */
+    /* The trainer of this rank is destroyed, but a trainer of another rank may not be yet. */
     if (status == CLQ_OK && count > 0) status = clq_world_barrier(world);
     for (unsigned k = 0; status == CLQ_OK && clq_world_rank(world) == 0 && k < count; k++)
         status = clq_world_send(world, first + k, CLQ_TAG_POSTER, &end, sizeof end, 0);

@@ -1,8 +1,8 @@
-/* A fast path of the exchange: replicas on the same memory update a part of the weights each, for all
- * (graph/update.c). */
+/* A fast path of the exchange, for replicas on the same memory: each replica updates a part of the weights, for all
+ * replicas (graph/update.c). */
 #include "strategy/module.h"
 
-/* When all have come: only then are all gradients whole. */
+/* Called when all replicas have come: only then are all gradients complete. */
 static clq_status sum_part(void *context) {
     clq_replica *replica = context;
     return clq_plan_run_sharded_sum(replica->plan, replica->worker.queue);
@@ -24,8 +24,8 @@ static clq_status add_up(clq_replica *replica, clq_buffer *squares) {
                                clq_values_count(CLQ_F32, clq_buffer_bytes(squares)), CLQ_F32);
 }
 
-/* The sum of the gradients, where it is needed before the update. Each replica gets the squares of all; or, where it
- * has the optimizer's state of a part alone and nothing is clipped, keeps those of its part. */
+/* Sums the gradients, if the sum is needed before the update. Each replica then gets the squares of all parts. But if
+ * the optimizer is sharded, and the update does not go by squares, each replica keeps the squares of its own part. */
 static clq_status add_up_gradients(clq_replica *replica) {
     const clq_strategy *strategy = replica->strategy;
     clq_buffer *norms = clq_plan_norms(replica->plan);
@@ -71,7 +71,7 @@ static void close(clq_strategy *strategy) {
 
 /* ---- making current ---- */
 
-/* Every rank's part of an arena to the others. */
+/* Sends every rank's part of an arena to the other ranks. */
 static clq_status collect(clq_replica *replica, clq_buffer *arena) {
     const unsigned count = replica->strategy->total;
     for (unsigned r = 0; r < count; r++) {

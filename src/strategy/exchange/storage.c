@@ -1,4 +1,4 @@
-/* Replicas and a store: waiting, transfers, steps by hand, and what is kept and told. */
+/* Replicas with a store: waiting, transfers, steps by hand, snapshots and reports. */
 #include "strategy/exchange/storage.h"
 
 #include <string.h>
@@ -26,14 +26,14 @@ void clq_storage_abort(clq_strategy *strategy) {
     atomic_store(&storage->aborted, true);
     pthread_cond_broadcast(&storage->changed);
     pthread_mutex_unlock(&storage->lock);
-    /* Others may wait for the gradient of the replica that failed. */
+    /* Other processes may wait for the gradient of the replica that failed. */
     if (storage->remote) clq_world_fail(strategy->config.world, &strategy->pool.failure);
 }
 
 typedef clq_status (*common_work)(clq_strategy *strategy, const clq_step_params *params);
 
-/* A barrier of all replicas' threads; the last to arrive does the work while the others wait. If it fails
- * they wait until they are aborted. work NULL: none. */
+/* A barrier of all replicas' threads. The last thread to arrive does the work while the others wait. If the work fails,
+ * the others wait until they are aborted. work NULL: none. */
 static clq_status meet(clq_replica *replica, common_work work, const clq_step_params *params) {
     clq_storage *storage = clq_storage_of(replica);
     const double until = clq_storage_until(storage);
@@ -47,7 +47,7 @@ static clq_status meet(clq_replica *replica, common_work work, const clq_step_pa
             while (late + 1 < storage->count && storage->clients[late].met) late++;
             status = clq_storage_await(storage, until, late);
         }
-    } else { /* all others wait, so nobody wants the lock for long */
+    } else { /* all others wait, so the work may hold the lock */
         if (work) status = work(replica->strategy, params);
         for (unsigned r = 0; r < storage->count; r++) storage->clients[r].met = false;
         storage->present = 0;
@@ -60,7 +60,7 @@ static clq_status meet(clq_replica *replica, common_work work, const clq_step_pa
 
 /* ---- between a replica and the store ---- */
 
-/* Waits for an event and not for the queue to finish: the wait for an event has a deadline and can be aborted. */
+/* Waits for an event, and not for the queue to finish: only the wait for an event has a deadline and can be aborted. */
 clq_status clq_storage_push(clq_replica *replica) {
     clq_storage *storage = clq_storage_of(replica);
     clq_client *own = clq_client_of(replica);
@@ -79,7 +79,7 @@ clq_status clq_storage_push(clq_replica *replica) {
                     storage->deadline_s);
 }
 
-/* Copies an arena to the replica, whose device is idle, as at the end of a push. */
+/* Copies an arena to the replica. The replica's device must be idle, as it is at the end of a push. */
 static clq_status bring(clq_replica *replica, clq_arena arena, const float *from) {
     clq_buffer *to = clq_weights_arena(replica->weights, arena);
     void *host = clq_buffer_host(to);
@@ -88,7 +88,8 @@ static clq_status bring(clq_replica *replica, clq_arena arena, const float *from
     return CLQ_OK;
 }
 
-/* Where parameters from store ranks come to: the device's memory, if the host sees it. */
+/* Where parameters from store ranks are received: in the device's memory if the host sees it, otherwise in
+ * `landing`. */
 static float *landing_of(const clq_replica *replica) {
     const clq_client *own = clq_client_of(replica);
     return own->parameters ? own->parameters : clq_buffer_host(own->landing);
@@ -139,7 +140,7 @@ clq_status clq_storage_note_exchange(clq_replica *replica, double began) {
 
 /* ---- rounds of store ranks ---- */
 
-/* The sum of this process's gradients: one goes out from where it is. */
+/* The sum of this process's gradients. A single gradient is not copied. */
 static const float *add_up(const clq_storage *storage, const float *const *gradients, unsigned count) {
     float *sum = clq_remote_gradient(storage->remote);
     const size_t floats = clq_values_count(CLQ_F32, arena_bytes(storage->strategy));
@@ -149,7 +150,7 @@ static const float *add_up(const clq_storage *storage, const float *const *gradi
     return sum;
 }
 
-/* In the order of the store ranks' variables, which is that of the arenas. */
+/* squares: in the order of the store ranks' variables, which is that of the arenas. */
 static void keep_squares(const clq_strategy *strategy, uint32_t slot, const float *squares) {
     const clq_storage *storage = strategy->own;
     float *row = storage->squares + slot * strategy->model->variable_count;
@@ -181,7 +182,7 @@ clq_status clq_storage_round(clq_strategy *strategy, const float *const *gradien
 
 clq_status clq_storage_take(clq_replica *replica) {
     const clq_storage *storage = clq_storage_of(replica);
-    if (storage->count == 1 && storage->clients[0].parameters) return CLQ_OK; /* they came there */
+    if (storage->count == 1 && storage->clients[0].parameters) return CLQ_OK; /* they were received there */
     return bring(replica, CLQ_ARENA_PARAMETERS, clq_remote_parameters(storage->remote));
 }
 
@@ -228,7 +229,7 @@ static clq_status update_by_sum(clq_strategy *strategy, const clq_step_params *p
 clq_status clq_storage_apply(clq_replica *replica, const clq_step_params *params) {
     CLQ_TRY(meet(replica, update_by_sum, params));
     CLQ_TRY(clq_storage_pull(replica, params->step, NULL));
-    return meet(replica, NULL, NULL); /* else the next step of a replica that is ahead could change what others pull */
+    return meet(replica, NULL, NULL); /* otherwise a faster replica's next step could change what others still pull */
 }
 
 /* ---- making current ---- */
@@ -255,8 +256,9 @@ static clq_status run_fetch(clq_worker *worker, const clq_command *command) {
 
 static const clq_command_kind fetch_kind = {.name = "fetch", .run = run_fetch};
 
-/* From store ranks it is complete when all processes have made their updates; then none makes another before all have
- * what they asked for. A failure is met again by what comes next. */
+/* Store ranks answer once all posted updates are made, of all processes. The barrier then keeps each process from
+ * making the next update before all have what they asked for. A failure is not returned here: the next call meets it
+ * again. */
 void clq_storage_collect(clq_strategy *strategy, unsigned what) {
     const clq_storage *storage = strategy->own;
     clq_pool_post(&strategy->pool,
@@ -331,7 +333,7 @@ clq_status clq_storage_write_all(const clq_storage *storage, const char *paramet
 
 clq_status clq_storage_prepare(clq_strategy *strategy) {
     CLQ_TRY(clq_strategy_prepare_shares(strategy));
-    strategy->replicas[0].measures_norms = false; /* the store does */
+    strategy->replicas[0].measures_norms = false; /* the store measures them */
     strategy->config.plan.updated_elsewhere = strategy->config.plan.update != NULL;
     return CLQ_OK;
 }
@@ -363,7 +365,7 @@ static clq_status open_figures(clq_strategy *strategy) {
     return storage->squares ? CLQ_OK : CLQ_ERROR_MEMORY;
 }
 
-/* For state alone: gradients go to the store. */
+/* Peers exchange only state, and sums within a step. Gradients go to the store. */
 static clq_status open_peers(clq_strategy *strategy) {
     const clq_replica *first = &strategy->replicas[0];
     if (!clq_plan_exchanges(first->plan) && clq_weights_apart_bytes(first->weights) == 0) return CLQ_OK;
@@ -383,7 +385,7 @@ static clq_status open_store(clq_strategy *strategy) {
     config.held = clq_weights_held(weights, &config.held_count);
     clq_store_variable *variables = clq_alloc(CLQ_MAX(model->variable_count, 1u), sizeof *variables);
     if (!variables) return CLQ_ERROR_MEMORY;
-    for (uint32_t i = model->variable_count; i-- > 0;) /* as they lie in the arenas */
+    for (uint32_t i = model->variable_count; i-- > 0;) /* in the order of the arenas */
         if (model->variables[i].role == CLQ_ROLE_TRAINABLE)
             variables[config.variable_count++] =
                 (clq_store_variable){.first = clq_values_count(CLQ_F32, clq_weights_offset(weights, i)),
@@ -455,7 +457,7 @@ clq_origin *clq_storage_origin(const clq_strategy *strategy, uint32_t slot) {
     return &((clq_storage *)strategy->own)->origins[slot];
 }
 
-/* None where the store ranks cannot be asked any more. */
+/* All zero if the store ranks cannot be asked any more. */
 static clq_gradient_counts count_far(const clq_storage *storage) {
     clq_remote_counts all;
     if (clq_remote_count(storage->remote, storage->strategy->posted, &all, storage->histogram) != CLQ_OK)

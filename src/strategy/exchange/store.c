@@ -10,25 +10,25 @@ static const size_t part_bytes_least = 64 << 10;
 typedef struct server {
     clq_store *store;
     size_t first, floats; /* its part */
-    uint64_t updates;     /* by its thread, between put and wait of its channel */
-    /* (variables) of what the part has of each; NULL: not needed: */
-    double *squares;    /* of the gradient; */
-    double (*steps)[2]; /* of the weights, and of their step's direction */
-    clq_channel *work;  /* NULL of the first part */
+    uint64_t updates;     /* written by its thread, between put and wait of its channel */
+    /* (variables) sums of squares over what the part has of each variable; NULL: not needed. */
+    double *squares;    /* of the gradient */
+    double (*steps)[2]; /* of the weights, and of the direction of their step */
+    clq_channel *work;  /* NULL: the first part, which has no thread */
     clq_thread *thread;
 } server;
 
 struct clq_store {
     clq_optimizer optimizers[CLQ_OPTIMIZERS_MAX]; /* the main one, and the others */
-    unsigned optimizer_count, states_count;       /* states of the one that has most */
+    unsigned optimizer_count, states_count;       /* states_count: of the optimizer that has most */
     clq_clip clip;
     size_t bytes;
     float *parameters, *gradient, *states[CLQ_UPDATE_STATES_MAX], *average;
-    clq_store_variable *variables; /* of which each is updated by itself; else none */
+    clq_store_variable *variables; /* (variable_count) if they are updated one by one; else NULL */
     size_t variable_count;
     const clq_held *held; /* (held_count) */
     size_t held_count;
-    float *factors; /* (variables) that clip the gradient; NULL: it is not clipped by a norm */
+    float *factors; /* (variables) factors that clip the gradient; NULL: it is not clipped by a norm */
     float *ratios;  /* (variables) norm(weights) / norm(direction); NULL: no optimizer has a trust ratio */
     server servers[CLQ_STORE_PARTS_MAX];
     unsigned parts;
@@ -49,7 +49,7 @@ typedef struct order {
     task kind;
 } order;
 
-/* What the server's part has of a variable. */
+/* The range of a variable that lies in the server's part; false: none. */
 static bool own_range(const server *s, const clq_store_variable *variable, size_t *first, size_t *end) {
     *first = CLQ_MAX(variable->first, s->first);
     *end = CLQ_MIN(variable->first + variable->floats, s->first + s->floats);
@@ -65,7 +65,8 @@ static void measure(const server *s) {
                             : 0;
 }
 
-/* Variable by variable; gaps between them stay. DIRECT: the first pass of optimizers with a trust ratio. */
+/* Updates variable by variable. The gaps between variables stay. DIRECT: only the first pass of optimizers with a trust
+ * ratio. */
 static void update_variables(const server *s, const order *o, clq_host_update update) {
     const clq_store *store = s->store;
     for (size_t v = 0; v < store->variable_count; v++) {
@@ -86,7 +87,8 @@ static void update_variables(const server *s, const order *o, clq_host_update up
     }
 }
 
-/* Of whole variables, of which each server has some, in the parameters and their copies. */
+/* Does what follows the updates of variables, in the parameters and their copies. Each server takes some of these
+ * variables, and takes them whole. */
 static void follow(const server *s, const clq_store_change *change) {
     const clq_store *store = s->store;
     for (size_t i = (size_t)(s - store->servers); i < store->held_count; i += store->parts) {
@@ -99,7 +101,7 @@ static void follow(const server *s, const clq_store_change *change) {
     }
 }
 
-/* Whether the update begins with the gradient's sum. */
+/* Whether an update first sums the gradients in a pass of its own. */
 static bool sums_first(const clq_store *store) { return store->factors || store->ratios; }
 
 static void serve(server *s, const order *o) {
@@ -152,7 +154,7 @@ static void serve_all(clq_store *store, const clq_store_change *change, task kin
     for (unsigned i = 1; i < store->parts; i++) clq_channel_wait(store->servers[i].work);
 }
 
-/* As Keras; NaN stays NaN. */
+/* The factor that clips a gradient, as in Keras. NaN stays NaN. */
 static float factor_of(const clq_store *store, double squares) {
     const double norm = sqrt(squares);
     return norm <= store->clip.limit ? 1.0f : (float)(store->clip.limit / norm);
@@ -295,7 +297,7 @@ static clq_status start_server(clq_store *store, unsigned part) {
     return clq_thread_start(name, drive, s, &s->thread);
 }
 
-/* A part that is small costs more to hand over than to update. */
+/* A small part costs more to hand over than to update. */
 static unsigned parts_of(size_t bytes, unsigned wanted) {
     const size_t lines = bytes / CLQ_VARIABLE_ALIGN, fitting = CLQ_MAX(bytes / part_bytes_least, (size_t)1);
     const size_t parts = wanted ? wanted : CLQ_MIN((size_t)clq_cpu_count(), fitting);

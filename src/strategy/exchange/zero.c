@@ -1,10 +1,10 @@
 /* The optimizer sharded over replicas on any devices: stage 1 of Rajbhandari et al., "ZeRO: memory optimizations toward
  * training trillion parameter models", 2020. Each replica has the optimizer's slots of its part of the parameters
- * (clq_holding). A reduce-scatter of the gradient, the update of the own part, and an all-gather of the parameters: as
- * many bytes as an all-reduce sends. */
+ * (clq_holding). A step is a reduce-scatter of the gradient, the update of the replica's own part, and an all-gather of
+ * the parameters. This sends as many bytes as an all-reduce. */
 #include "strategy/module.h"
 
-/* In place: the replica's part lies within the arena. */
+/* An in-place collective: the replica's part lies within the arena. */
 static clq_status run(clq_replica *replica, clq_collective collective, clq_arena arena) {
     const clq_weights *weights = replica->weights;
     const clq_dtype dtype = clq_weights_dtype(weights, arena);

@@ -3,8 +3,8 @@
  * "Revisiting distributed synchronous SGD", 2016). */
 #include "strategy/modules/central.h"
 
-/* By the thread that completes the round, with the lock held. Without backup replicas all others wait, so their copies
- * of the parameters are written in the same pass. */
+/* Called by the thread that completes the round, with the lock held. Without backup replicas, all other replicas wait.
+ * So their copies of the parameters are written in the same pass. */
 static clq_status update(clq_strategy *strategy, const clq_step_params *params) {
     clq_rounds *rounds = strategy->own;
     clq_storage *storage = &rounds->storage;
@@ -18,7 +18,7 @@ static clq_status update(clq_strategy *strategy, const clq_step_params *params) 
         const clq_client *client = &storage->clients[r];
         clq_round_share *share = &rounds->shares[r];
         if (all && client->parameters) copies[change.copy_count++] = client->parameters;
-        /* Without backup replicas one without samples counts, too: it may have accumulated a gradient. */
+        /* Without backup replicas, a replica without samples counts, too: it may have accumulated a gradient. */
         if (share->came && (all || share->samples > 0)) {
             gradients[change.count++] = client->gradient;
             samples += share->samples;
@@ -27,7 +27,7 @@ static clq_status update(clq_strategy *strategy, const clq_step_params *params) 
         share->came = false;
     }
     if (storage->remote) return clq_storage_round(strategy, gradients, change.count, params);
-    const double part = all ? 1.0 : (double)samples * (double)params->scale; /* of the batch */
+    const double part = all ? 1.0 : (double)samples * (double)params->scale; /* the fraction of the batch that came */
     change.factor = (float)(1.0 / part);
     storage->version = clq_store_update(storage->store, &change);
     if (!all) {
@@ -38,8 +38,8 @@ static clq_status update(clq_strategy *strategy, const clq_step_params *params) 
     return CLQ_OK;
 }
 
-/* Whether so many gradients have arrived as are needed. Replicas may have no samples of a small batch; nor may all of
- * this process, if there are others. */
+/* Whether as many gradients have arrived as are needed, and one of them has samples: a small batch may leave replicas
+ * without samples. With store ranks, it may leave all replicas of this process without samples. */
 static bool is_complete(const clq_rounds *rounds) {
     bool any = rounds->storage.remote != NULL;
     for (unsigned r = 0; r < rounds->storage.count; r++)
@@ -53,8 +53,8 @@ static unsigned first_missing(const clq_rounds *rounds) {
     return late;
 }
 
-/* Adds the replica's gradient to round `mine`, and waits until that round's update is made. Drops the gradient if it
- * was made before. */
+/* Adds the replica's gradient to round `mine`, and waits until the update of that round is made. If the update is made
+ * already, drops the gradient. */
 static clq_status join(clq_replica *replica, uint64_t mine, const clq_step_params *params) {
     clq_rounds *rounds = clq_rounds_of(replica);
     clq_storage *storage = &rounds->storage;
@@ -81,7 +81,8 @@ static clq_status join(clq_replica *replica, uint64_t mine, const clq_step_param
     return status;
 }
 
-/* Whether the round was made without this replica, which was busy with one before. */
+/* Whether the round was made without this replica, which was busy with an earlier round. If so, counts the gradient as
+ * dropped. */
 static bool is_late(clq_rounds *rounds, uint64_t mine) {
     clq_storage *storage = &rounds->storage;
     pthread_mutex_lock(&storage->lock);

@@ -10,7 +10,7 @@ static clq_status apply(clq_replica *replica, const clq_step_params *params) {
     return replica->strategy->shards_optimizer ? clq_zero_apply(replica, params) : clq_replica_apply(replica, params);
 }
 
-/* Of a sharded optimizer each replica measures its part. */
+/* With a sharded optimizer, each replica measures its part of the gradient. */
 static clq_step_sum add_squares(const clq_strategy *strategy, const clq_replica *replica) {
     if (!strategy->shards_optimizer) return (clq_step_sum){0};
     return clq_peers_step_sum(replica);

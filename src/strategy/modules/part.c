@@ -1,6 +1,6 @@
-/* A part of a model on one device, whose step the caller carries on: forward from what the part in front of it gave,
- * backward from the gradient of what it gave itself. It is a stage, as of a pipeline, with plans as of a stage; the
- * whole batch is its one micro-batch. */
+/* A part of a model, on one device. The caller carries the step on from part to part. Forward starts from the output of
+ * the part in front, backward from the gradient of this part's own output. The part is a stage, as in a pipeline, and
+ * has the plans of a stage. The whole batch is its only micro-batch. */
 #include "strategy/pipeline/pipeline.h"
 
 typedef struct part {
@@ -72,7 +72,7 @@ static clq_status run_backward(clq_worker *worker, const clq_command *command) {
     return take(replica, replica->plan, CLQ_SENT_GRADIENT, rows, handover_of(command)->to);
 }
 
-/* The poster waits for each of these: it never waits for a slot. */
+/* The poster waits until each of these is done, so it never waits for a slot. */
 static const clq_command_kind forward_kinds[CLQ_MODE_COUNT] = {
     [CLQ_MODE_TRAIN] = {"forward", CLQ_COMMAND_BATCH | CLQ_COMMAND_IN_STEP | CLQ_COMMAND_MEASURES, run_train, NULL},
     [CLQ_MODE_EVALUATE] = {"evaluate", CLQ_COMMAND_BATCH | CLQ_COMMAND_MEASURES, run_evaluate, NULL},
@@ -107,7 +107,7 @@ static clq_status prepare(clq_strategy *strategy) {
     part *own = clq_alloc(1, sizeof *own);
     if (!own) return CLQ_ERROR_MEMORY;
     strategy->own = own;
-    /* All parts of a model are to be cut alike, so that no device counts, whatever memory it has. */
+    /* All parts of a model must be cut alike, so the memory of devices does not count. */
     clq_cut_wishes wishes = {.stages = config->parts,
                              .micro_batch = (uint32_t)config->global_batch,
                              .micro_batches = 1,

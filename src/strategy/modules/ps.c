@@ -1,12 +1,12 @@
-/* The parameter server (Li et al., "Scaling distributed machine learning with the parameter server", OSDI 2014).
- * Asynchronous: a whole batch goes to the next replica that is free. That replica reads the parameters, computes the
- * gradient, and has the store make an update of it, whatever the others do. The staleness, which is the number of
- * updates between a replica's read of the parameters and the update by its gradient, has a bound (bound.h). With a
- * bound of 0 steps are synchronous (central.c).
+/* The parameter server (Li et al., "Scaling distributed machine learning with the parameter server", OSDI 2014). In
+ * asynchronous training, a whole batch goes to the next replica that is free. That replica reads the parameters,
+ * computes the gradient, and has the store make an update by it, without waiting for the other replicas. The staleness
+ * of an update is the number of updates between the replica's read of the parameters and this update. The staleness has
+ * a bound (bound.h). With a bound of 0, steps are synchronous (central.c).
  *
- * Over several processes the store is on store ranks (remote.h), of which the first keeps the bound over all replicas,
- * and hands out the steps. Every process goes through all steps, in the order of the data, and makes those that it was
- * given. */
+ * With several processes, the store lies on store ranks (remote.h). The first store rank keeps the bound over all
+ * replicas, and hands out the steps. Every process goes through all steps, in the order of the data, and makes the
+ * steps that it was given. */
 #include "strategy/modules/ps.h"
 
 /* ---- a replica's step ---- */
@@ -24,7 +24,7 @@ static clq_status read_parameters(clq_replica *replica) {
     *own = (clq_under_way){.is = status == CLQ_OK, .read = storage->version};
     pthread_mutex_unlock(&storage->lock);
     CLQ_TRY(status);
-    /* The version that is copied may be a later one by now, which can only make the staleness smaller. */
+    /* By now the copied version may be a later one, which can only make the staleness smaller. */
     uint64_t read;
     status = clq_storage_pull(replica, 0, &read);
     pthread_mutex_lock(&storage->lock);
@@ -34,7 +34,7 @@ static clq_status read_parameters(clq_replica *replica) {
     return status;
 }
 
-/* With the lock held: notes that a step was applied, and up to which step all were. */
+/* Notes that a step was applied, and up to which step all steps were applied. Called with the lock held. */
 static void note_applied(clq_ps *ps, uint64_t step) {
     const double before = ps->times[ps->finished % CLQ_STEP_TIMES].ended;
     ps->times[step % CLQ_STEP_TIMES].step = step;
@@ -138,8 +138,9 @@ static double fastest_of(const clq_ps *ps) {
     return fastest;
 }
 
-/* With the lock held: an idle replica, round-robin; else a replica that computes its last batch and is not much slower
- * than the fastest (any: however slow), so that it need not wait for the poster. `count` where there is none. */
+/* Finds a replica for the next batch. Called with the lock held. An idle replica comes first, round-robin. Otherwise a
+ * replica that computes its last batch gets the next one, so that it need not wait for the poster. It must not be much
+ * slower than the fastest replica; with `any`, it may be. Returns `count` if there is none. */
 static unsigned find_free(const clq_ps *ps, bool any) {
     static const double slow = 2.0;
     const unsigned count = ps->rounds.storage.count;
@@ -154,11 +155,12 @@ static unsigned find_free(const clq_ps *ps, bool any) {
     return count;
 }
 
-/* How long a process that has nothing to give a step to waits until it asks again how far the others are. */
+/* How long a process without a free replica waits until it asks again how many steps are handed out, in seconds. */
 static const double ask_again_s = 5e-3;
 
-/* Whose step this is, with several processes, and the lock held: *given: a replica of this one is to make it, `next`.
- * Else another process is, unless nobody has it yet: then *known is false. */
+/* Finds out, with several processes, which process makes the step that is posted. *given: this process, by its replica
+ * `next`. *known: false if the caller has to wait, because the step is not handed out yet, or because this process has
+ * it and no replica is free. Called with the lock held, and releases the lock while it asks. */
 static clq_status look_for_owner(clq_strategy *strategy, unsigned next, bool *known, bool *given) {
     clq_ps *ps = strategy->own;
     clq_storage *storage = &ps->rounds.storage;
@@ -180,13 +182,13 @@ static clq_status look_for_owner(clq_strategy *strategy, unsigned next, bool *kn
     return CLQ_OK;
 }
 
-/* With the lock held: the replica that gets the step that is posted; `count`: none of this process. Waits without a
- * deadline: the replicas that it waits for have one. After a failure no replica gets a batch. */
+/* Chooses the replica that gets the step that is posted. Returns `count` if no replica of this process gets it, or
+ * after a failure. Called with the lock held. Waits without a deadline: the replicas that it waits for have one. */
 static unsigned choose(clq_strategy *strategy) {
     clq_ps *ps = strategy->own;
     clq_storage *storage = &ps->rounds.storage;
     while (!atomic_load(&storage->aborted)) {
-        /* A step that this process has waits for no better replica: nobody else makes it. */
+        /* If this process has the step, it does not wait for a better replica: no other process makes the step. */
         const unsigned next = find_free(ps, storage->remote && ps->mine == strategy->posted);
         bool known = true, given = next < storage->count;
         if (storage->remote && look_for_owner(strategy, next, &known, &given) != CLQ_OK) break;
@@ -201,7 +203,7 @@ static void split(clq_strategy *strategy, const clq_command_kind *kind, size_t t
     clq_ps *ps = strategy->own;
     clq_storage *storage = &ps->rounds.storage;
     const unsigned step = CLQ_COMMAND_BATCH | CLQ_COMMAND_ENDS_STEP;
-    if (storage->remote && kind) (void)clq_remote_settle(storage->remote); /* a failure is met again by the step */
+    if (storage->remote && kind) (void)clq_remote_settle(storage->remote); /* the step meets a failure again */
     if (!ps->asynchronous || (kind && (kind->traits & step) != step)) {
         clq_strategy_split_shares(strategy, kind, total, parts);
         return;
@@ -215,7 +217,7 @@ static void split(clq_strategy *strategy, const clq_command_kind *kind, size_t t
         ps->last_given = next;
         parts[next] = (clq_batch_part){.count = total, .runs = true, .measures = true};
     } else if (storage->remote) {
-        note_applied(ps, strategy->posted); /* by another process, for all that is known here */
+        note_applied(ps, strategy->posted); /* another process makes the step, perhaps only later */
     }
     pthread_mutex_unlock(&storage->lock);
 }
@@ -227,7 +229,7 @@ static clq_status check(const clq_strategy *strategy) {
     if (options->staleness < 0)
         return clq_fail(CLQ_ERROR_ARGUMENT, "a staleness of %d is below 0: 0 is synchronous, 4 the default",
                         (int)options->staleness);
-    if (options->staleness > CLQ_STALENESS_MAX) /* updates are counted for each up to the bound */
+    if (options->staleness > CLQ_STALENESS_MAX) /* the histogram has a count for each staleness */
         return clq_fail(CLQ_ERROR_ARGUMENT, "a staleness of %d is too large: use at most %d", (int)options->staleness,
                         (int)CLQ_STALENESS_MAX);
     if (options->backup == 0) return CLQ_OK;

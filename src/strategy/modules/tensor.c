@@ -1,17 +1,18 @@
-/* Tensor parallelism (Shoeybi et al., "Megatron-LM", 2019): replicas split weights (clq_slicing), and each runs the
- * whole batch. Their plans sum over the replicas within a step, so gradients are complete at its end,
- * and each replica updates its slices and its copy of the rest. Replicas meet as mirrored ones do. */
+/* Tensor parallelism (Shoeybi et al., "Megatron-LM", 2019): replicas split the weights (clq_slicing), and each replica
+ * runs the whole batch. The plans sum over the replicas within a step. So each replica's gradient is complete when the
+ * update begins, and the replica updates its slices and its copy of the rest. Replicas have peers as mirrored replicas
+ * do. */
 #include "strategy/module.h"
 
 typedef struct clq_tensor_parallel {
     clq_slicing *slicing; /* NULL for one replica */
-    bool alike;           /* all devices compute what is not split to the same bits */
+    bool alike;           /* what is not split gets the same bits on all devices */
 } clq_tensor_parallel;
 
 static clq_tensor_parallel *own_of(const clq_strategy *strategy) { return strategy->own; }
 
-/* The gradient's squares are added over replicas: each measures those of its slices, and the first one alone those of
- * whole variables. */
+/* The squares of the gradient are added over the replicas. Each replica measures the squares of its slices, and only
+ * the first replica measures those of whole variables. */
 static clq_status prepare(clq_strategy *strategy) {
     clq_tensor_parallel *own = strategy->own = clq_alloc(1, sizeof *own);
     if (!own) return CLQ_ERROR_MEMORY;
@@ -19,7 +20,7 @@ static clq_status prepare(clq_strategy *strategy) {
     for (unsigned r = 0; r < strategy->count; r++) {
         clq_replica *replica = &strategy->replicas[r];
         replica->capacity = (uint32_t)strategy->config.global_batch;
-        /* Where updates go by them, each replica gets the squares of all. */
+        /* If updates go by the squares, each replica gets the squares of all replicas. */
         replica->measures_norms = r == 0 || !clq_updates_by_squares(&strategy->config.plan.update_options);
         own->alike =
             own->alike && clq_selections_are_shared(strategy->replicas[0].worker.device, replica->worker.device);
@@ -47,7 +48,7 @@ static void split(clq_strategy *strategy, const clq_command_kind *kind, size_t t
 }
 
 /* Compilers round differently, in forward, backward and the update. The replicas' copies of whole variables would drift
- * apart, until slices no longer fit one another. So all replicas take the first one's values. */
+ * apart, until the slices no longer fit one another. So all replicas take the values of the first replica. */
 static clq_status keep_alike(clq_replica *replica) {
     const clq_weights *weights = replica->weights;
     clq_buffer *parameters = clq_weights_arena(weights, CLQ_ARENA_PARAMETERS);
