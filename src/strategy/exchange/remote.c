@@ -19,7 +19,7 @@ struct clq_remote {
     float *squares; /* (stores, variable_count); NULL: not measured */
     uint64_t bound;
     double deadline_s;
-    talk talks[CLQ_REPLICAS_MAX + 1]; /* of each replica; the last one is the poster's */
+    talk talks[CLQ_REPLICAS_MAX + 1]; /* of each replica, then the poster's */
     bool is_open, is_written; /* the store ranks listen; something was put that clq_remote_settle has to wait for */
 };
 

@@ -74,7 +74,7 @@ typedef struct clq_remote_counts {
 typedef struct clq_terms {
     clq_optimizer optimizers[CLQ_OPTIMIZERS_MAX]; /* the main one, and the others */
     clq_clip clip;
-    uint64_t bytes, variable_count; /* of the store rank's part */
+    uint64_t bytes, variable_count; /* bytes: of the store rank's part */
     uint64_t bound;                 /* the largest staleness; 0: synchronous */
     double deadline_s;
     uint32_t other_count, processes;
@@ -128,9 +128,9 @@ clq_status clq_remote_settle(clq_remote *remote);
 clq_status clq_remote_claim(clq_remote *remote, uint64_t step, bool wants, double seconds, clq_answer_head *out);
 /* Tells the store ranks that the training goes on after `step`. All processes call it, while no step is under way. */
 clq_status clq_remote_go_on(clq_remote *remote, uint64_t step);
-/* Asks all store ranks for their counts, once `version` updates are made. Other ranks than the first are asked once
- * they have made as many updates as the first had, and they may have made more. histogram: (bound + 1), from the first;
- * NULL: synchronous. */
+/* Asks all store ranks for their counts, once `version` updates are made. The other ranks answer once they have made as
+ * many updates as the first had, and they may have made more. histogram: (bound + 1), from the first; NULL:
+ * synchronous. */
 clq_status clq_remote_count(clq_remote *remote, uint64_t version, clq_remote_counts *out, uint64_t *histogram);
 
 #endif

@@ -2,7 +2,7 @@
  * replicas (graph/update.c). */
 #include "strategy/module.h"
 
-/* Called when all replicas have come: only then are all gradients complete. */
+/* Called when all replicas have come to the barrier: only then are all gradients complete. */
 static clq_status sum_part(void *context) {
     clq_replica *replica = context;
     return clq_plan_run_sharded_sum(replica->plan, replica->worker.queue);

@@ -71,8 +71,7 @@ clq_status clq_storage_note_exchange(clq_replica *replica, double began);
  * before the next update. */
 void clq_storage_measure(const clq_strategy *strategy, uint32_t slot, const float *gradient);
 
-/* For the tables of modules. Before clq_storage_open, the module allocates strategy->own; clq_storage_close frees
- * it. */
+/* For the tables of modules. The module allocates strategy->own before clq_storage_open. clq_storage_close frees it. */
 clq_status clq_storage_prepare(clq_strategy *strategy);
 clq_status clq_storage_open(clq_strategy *strategy, const clq_exchange_kind *exchange);
 void clq_storage_close(clq_strategy *strategy);

@@ -1,8 +1,8 @@
 /* The parameter server (Li et al., "Scaling distributed machine learning with the parameter server", OSDI 2014). In
  * asynchronous training, a whole batch goes to the next replica that is free. That replica reads the parameters,
- * computes the gradient, and has the store make an update by it, without waiting for the other replicas. The staleness
- * of an update is the number of updates between the replica's read of the parameters and this update. The staleness has
- * a bound (bound.h). With a bound of 0, steps are synchronous (central.c).
+ * computes the gradient, and has the store make an update by it, without the gradients of other replicas. The staleness
+ * of an update is the number of updates between the replica's read of the parameters and this update. It has a bound,
+ * for which replicas wait (bound.h). With a bound of 0, steps are synchronous (central.c).
  *
  * With several processes, the store lies on store ranks (remote.h). The first store rank keeps the bound over all
  * replicas, and hands out the steps. Every process goes through all steps, in the order of the data, and makes the
