@@ -1,8 +1,8 @@
-/* What holds of replicas: what fast paths are decided by. */
+/* Facts about replicas, by which fast paths are decided. */
 #include "strategy/module.h"
 
-/* Work-groups of a fused launch wait for each other without sleep, so each compute unit of all replicas needs a core. A
- * device of one unit waits for nobody. */
+/* Whether there are enough cores for fused launches. Work-groups of a fused launch spin while they wait for each other,
+ * so each compute unit of all replicas needs a core. A device with one unit waits for nobody. */
 static bool has_cores(const clq_strategy *strategy, const clq_device *own) {
     const uint64_t own_units = clq_device_get_info(own)->compute_units;
     uint64_t units = 0;
@@ -13,12 +13,12 @@ static bool has_cores(const clq_strategy *strategy, const clq_device *own) {
     return own_units == 1 || units <= clq_cpu_count();
 }
 
-/* Of a replica that has a plan. If launches were to be joined, SINGLE_ITEMS holds only if they were, or if sums within
- * the step are all that kept them apart. */
+/* The facts of a replica that has a plan. If its launches were to be fused (`joined`), SINGLE_ITEMS holds only if they
+ * were fused, or if nothing but sums within the step kept them apart. */
 static unsigned facts_of_plan(const clq_replica *replica) {
     const clq_buffer *samples = clq_plan_samples(replica->plan);
     unsigned facts = samples && clq_buffer_host(samples) ? CLQ_FACT_HOST_MEMORY : 0;
-    if (clq_plan_exchanges(replica->plan)) facts |= CLQ_FACT_EXCHANGES; /* runs between them are one launch each */
+    if (clq_plan_exchanges(replica->plan)) facts |= CLQ_FACT_EXCHANGES; /* launches between them are fused into one */
     if (!replica->joined || clq_list_is_fused(clq_plan_list(replica->plan)) || facts & CLQ_FACT_EXCHANGES)
         facts |= CLQ_FACT_SINGLE_ITEMS;
     return facts;
@@ -39,8 +39,9 @@ unsigned clq_facts_of_replica(const clq_strategy *strategy, unsigned replica) {
     return facts;
 }
 
-/* If collectives run on the host's memory, they take the cores that backward needs. Over links overlap pays from some
- * size on; a wire between machines takes little of a core, and long. */
+/* Collectives in the host's memory take the cores that backward needs, so overlap does not pay. Over links, it pays
+ * from some gradient size on. Between machines this size is smaller, because a transfer takes long and needs little of
+ * a core. */
 static bool overlap_pays(const clq_strategy *strategy) {
     const clq_replica *first = &strategy->replicas[0];
     const size_t wanted = strategy->config.bucket_bytes,

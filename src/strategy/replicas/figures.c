@@ -1,16 +1,16 @@
-/* What steps measured, on its way to the host: rows of metrics, and the sums of squares that the gradient's norm is
- * made of. Both stay on the devices in `metric_slots` rows, used round and round, until somebody asks for a run of
- * them: in one transfer that blocks, however many steps it is about. */
+/* Reads to the host what steps measured: rows of metrics, and the sums of squares that make the gradient's norm. Both
+ * stay on the devices, in rings of `metric_slots` rows, until a caller asks for a range of rows. A read blocks only
+ * once, however many steps it covers. */
 #include "strategy/module.h"
 
-/* What is still on a device when training has failed is waited for so long: the failure is to be told soon. */
+/* How long to wait for the rows of a device when training has failed. Short, so that the failure is reported soon. */
 static const double rescue_s = 1.0;
 
 static unsigned width_of(const clq_strategy *strategy) {
     return clq_losses_width(strategy->config.plan.loss, strategy->model->output_count);
 }
 
-/* Of a step: metrics, and the gradient's squares. Plans give both as f32. */
+/* Sizes of a step's metrics, and of the gradient's squares. Plans give both as f32. */
 static size_t metric_rows(const clq_replica *replica) { return CLQ_MAX(replica->metric_rows, 1u); }
 static size_t metrics_bytes(const clq_replica *replica) {
     return clq_values_bytes(CLQ_F32, metric_rows(replica) * width_of(replica->strategy));
@@ -45,7 +45,8 @@ clq_status clq_replica_keep_norms(clq_replica *replica, uint32_t slot) {
 
 /* ---- by the replica's thread ---- */
 
-/* A run of rows lies in two pieces where it goes over the last slot. The host's copy is laid out as the device's. */
+/* A part of a range of rows. A range that wraps round behind the last slot has two pieces. The host's copy has the
+ * layout of the device's rows. */
 typedef struct piece {
     const clq_buffer *from;
     size_t offset, bytes;
@@ -89,7 +90,7 @@ clq_status clq_replica_read_row(clq_replica *replica, uint32_t slot, double *row
     return CLQ_OK;
 }
 
-/* Another replica failed, or this one did and its device may still answer. */
+/* Called after a failure of another replica, or of this one: its device may still answer. */
 static void rescue(clq_worker *worker, const clq_command *command) {
     bool *got = command->to;
     if (!got) return;
@@ -108,9 +109,9 @@ static void rescue(clq_worker *worker, const clq_command *command) {
 
 static const clq_command_kind figures_kind = {.name = "read figures", .run = read_figures, .skip = rescue};
 
-/* ---- by who asks ---- */
+/* ---- by the poster ---- */
 
-/* From the hosts' copies, which nobody writes until somebody asks again. */
+/* Adds up the replicas' copies on the host, which nobody writes until the next read. */
 static void add_up(const clq_strategy *strategy, uint32_t first, uint32_t count, double *rows, float *squares) {
     const size_t slots = strategy->config.plan.metric_slots, width = width_of(strategy);
     const size_t variables = strategy->model->variable_count;
@@ -121,7 +122,7 @@ static void add_up(const clq_strategy *strategy, uint32_t first, uint32_t count,
         for (unsigned r = 0; r < strategy->count; r++) {
             const double weight = 1.0 / clq_strategy_origin(strategy, (uint32_t)slot).part;
             const clq_figures *figures = &strategy->replicas[r].figures;
-            const size_t floats = metric_rows(&strategy->replicas[r]) * width; /* of a slot */
+            const size_t floats = metric_rows(&strategy->replicas[r]) * width; /* per slot */
             const float *host = clq_buffer_host(figures->host), *norms = host + slots * floats + slot * variables;
             for (size_t k = 0; k < floats && strategy->measured_by[slot] >> r & 1; k++)
                 rows[i * width + k % width] += weight * (double)host[slot * floats + k];

@@ -27,8 +27,9 @@ static const struct {
                             CLQ_FACT_OVERLAP | CLQ_FACT_STORE | CLQ_FACT_STAGES},
 };
 
-/* What to say of a fact that is needed and does not hold, or that holds and forbids a path. The first one that applies
- * is reported: those that follow from the strategy come before those that depend on device and model. */
+/* What to say of a fact that is needed and does not hold (missing), or that holds and forbids a path (in_the_way). The
+ * first row that applies is reported, so facts that follow from the strategy come before facts that depend on device
+ * and model. */
 static const struct {
     unsigned fact;
     const char *missing, *in_the_way;

@@ -9,7 +9,7 @@ void clq_worker_fail(clq_worker *worker, clq_status status) {
     clq_pool *pool = worker->pool;
     const clq_status elsewhere =
         status == CLQ_ERROR_ABORTED && pool->failure_elsewhere ? pool->failure_elsewhere(pool->context) : CLQ_OK;
-    if (status == CLQ_ERROR_ABORTED && elsewhere == CLQ_OK) { /* by the worker that failed, which is about to say why */
+    if (status == CLQ_ERROR_ABORTED && elsewhere == CLQ_OK) { /* another worker failed, and is about to say why */
         pthread_mutex_lock(&pool->lock);
         while (!atomic_load(&pool->failed)) pthread_cond_wait(&pool->told, &pool->lock);
         pthread_mutex_unlock(&pool->lock);
@@ -64,7 +64,7 @@ clq_status clq_worker_call(clq_worker *worker, const clq_command *command) {
 
 /* ---- a worker's thread ---- */
 
-/* Carries out and records, the first batches with all that lies between them. */
+/* Carries out a command and records its time: for the first trace_steps batches, and the commands between them. */
 static clq_status trace(clq_worker *worker, const clq_command *command) {
     const clq_command_kind *kind = command->kind;
     const bool batch = kind->traits & CLQ_COMMAND_BATCH;
@@ -78,8 +78,8 @@ static clq_status trace(clq_worker *worker, const clq_command *command) {
     return clq_timeline_add(&worker->steps, began, kind->name, batch ? "batch" : NULL, batch ? worker->traced : 0);
 }
 
-/* A thread whose device is behind it goes on by fits and starts, whenever the device is done with a step: over as many
- * steps as may be in flight its pace is the device's. */
+/* If the device works behind the thread, the thread goes on in bursts, whenever the device has finished a step. The
+ * mean over as many steps as may be in flight shows the device's pace. */
 static void note_time(clq_worker *worker, unsigned traits) {
     if (traits & CLQ_COMMAND_IN_STEP) return;
     if (!(traits & CLQ_COMMAND_ENDS_STEP)) {
@@ -88,15 +88,15 @@ static void note_time(clq_worker *worker, unsigned traits) {
     }
     const unsigned steps = worker->in_flight;
     const double now = clq_now();
-    if (worker->steps_in_row++ >= steps) { /* and so was the step that ended so many steps ago */
+    if (worker->steps_in_row++ >= steps) { /* the step that ended `steps` steps ago is in this row, too */
         const double before = worker->step_ended[(worker->steps_done - steps) % CLQ_STEP_TIMES];
         worker->step_s[worker->steps_timed++ % CLQ_STEP_TIMES] = (float)((now - before) / steps);
     }
     worker->step_ended[worker->steps_done++ % CLQ_STEP_TIMES] = now;
 }
 
-/* What a worker still has under way when training has failed is waited for so long: more than a few steps take, and no
- * more than anyone waits for an error's message. */
+/* How long to wait for the commands that a device still has under way when training has failed: longer than a few steps
+ * take, but no longer than a user would wait for the error message. */
 static const double settle_s = 10.0;
 
 static void drive(void *context) {
@@ -116,7 +116,7 @@ static void drive(void *context) {
         }
         clq_channel_done(worker->commands);
     }
-    /* Commands under way read the staging memory, after a failure, too. */
+    /* Commands under way read the staging memory, even after a failure. */
     if (!atomic_load(&pool->failed))
         (void)clq_queue_finish(worker->queue);
     else

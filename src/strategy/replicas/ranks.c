@@ -1,7 +1,7 @@
-/* Replicas of several processes train as those of one would: their numbers go through all processes, in the order of
- * the ranks, and each batch is shared out over all of them. Every process has the whole batch, and takes its own rows;
- * or it brings its own rows alone, and all know how many the others bring. Shares, and which replicas computed, each
- * process counts for all replicas by itself: all come to the same counts. */
+/* Replicas of several processes train as the replicas of one process would. They are numbered through all processes, in
+ * the order of the ranks, and each batch is split over all of them. Either every process has the whole batch and takes
+ * its own rows, or each process brings only its own rows, and all know how many rows the others bring. Each process
+ * computes by itself the shares of all replicas, and which replicas have computed: all come to the same results. */
 #include "strategy/module.h"
 
 #include <assert.h>
@@ -58,11 +58,11 @@ static clq_status check_replicas(const clq_strategy_config *config, bool is_even
     return clq_shares_check(&config->options, config->total);
 }
 
-/* ---- which they are ---- */
+/* ---- the replicas of all processes ---- */
 
-/* What a process tells of its replicas. */
+/* What a process tells the others about its replicas. */
 typedef struct side {
-    uint64_t devices, count; /* devices: a hash */
+    uint64_t devices, count; /* devices: a hash of which devices they are */
 } side;
 
 static side describe(const clq_devices *devices) {
@@ -111,7 +111,7 @@ clq_everyone clq_strategy_everyone(const clq_strategy *strategy) {
                           .devices = strategy->config.devices_of_all};
 }
 
-/* A strategy that is made to count what it needs has no world, and the parts that it has of all. */
+/* A strategy that is made only to count memory (recompute.c) has no world, but the same `first` and `total`. */
 bool clq_strategy_spans(const clq_strategy *strategy) { return clq_world_size(strategy->config.world) > 1; }
 
 void clq_strategy_settle(clq_strategy *strategy, bool parameters) {
@@ -124,7 +124,7 @@ bool clq_strategy_is_by_batches(const clq_strategy *strategy) { return strategy-
 
 /* ---- batches ---- */
 
-/* Which replicas are whose. */
+/* Learns the first replica of each process. */
 static clq_status gather_starts(clq_strategy *strategy) {
     clq_world *world = strategy->config.world;
     const unsigned size = clq_world_size(world);
@@ -152,8 +152,8 @@ void clq_ranks_close(clq_strategy *strategy) {
     clq_free(strategy->computed);
 }
 
-/* Replicas that have one model together compute on the same samples: turns a cut over models into one over replicas, in
- * place. */
+/* Turns a cut over models into a cut over replicas, in place: replicas that have one model together compute on the same
+ * samples. */
 static clq_batch_cut spread(clq_batch_cut cut, unsigned models, unsigned group) {
     for (unsigned r = models * group; group > 1 && r-- > 0;) {
         cut.offsets[r] = cut.offsets[r / group];
@@ -162,14 +162,14 @@ static clq_batch_cut spread(clq_batch_cut cut, unsigned models, unsigned group) 
     return cut;
 }
 
-/* Over models. */
+/* Cuts a batch over the models of all processes. */
 static void cut_whole(const clq_strategy *strategy, size_t samples) {
     clq_shares_split(samples, strategy->total / strategy->group, clq_shares_weights(strategy->shares),
                      strategy->cut.offsets, strategy->cut.counts);
 }
 
-/* Each model takes what it takes of a full batch, as far as its process brings rows: so none gets more than it has room
- * for. */
+/* Each model takes as many samples as it takes of a full batch, while its process has rows left. So no model gets more
+ * samples than it has room for. */
 static void cut_brought(const clq_strategy *strategy) {
     size_t offset = 0;
     cut_whole(strategy, strategy->brought->full);
@@ -247,7 +247,7 @@ size_t clq_strategy_share_of_all(const clq_strategy *strategy, unsigned replica)
     return clq_ranks_cut(strategy, strategy->config.global_batch).counts[replica];
 }
 
-/* In the order of the ranks, so that all have the same bits. */
+/* Adds in the order of the ranks, so that all processes get the same bits. */
 clq_status clq_strategy_add_up_processes(const clq_strategy *strategy, double *values, size_t count) {
     const unsigned size = clq_world_size(strategy->config.world);
     if (size == 1 || count == 0) return CLQ_OK;
@@ -265,15 +265,15 @@ clq_status clq_strategy_add_up_processes(const clq_strategy *strategy, double *v
 
 /* ---- figures ---- */
 
-/* Of a batch that is one replica's, only the process that has it knows the squares and the origin; of one that all
- * take part in, all know them. */
+/* Whether this process puts in the squares. If one replica computed the batch, only its process knows the squares and
+ * the origin. If all replicas took part, all processes know them, and rank 0 puts them in. */
 static bool tells(const clq_strategy *strategy, uint32_t slot) {
     const bool measured = strategy->measured_by[slot] != 0;
     return clq_strategy_origin(strategy, slot).replica >= 0 ||
            (measured && clq_world_rank(strategy->config.world) == 0);
 }
 
-/* values: row, replica + 1, staleness, squares. */
+/* values: the row; replica + 1, or 0 if no single replica is known; staleness; squares. */
 static void put_row(const clq_strategy *strategy, uint32_t slot, const double *row, const float *squares, size_t width,
                     double *values) {
     const clq_origin origin = clq_strategy_origin(strategy, slot);
@@ -314,7 +314,7 @@ clq_status clq_strategy_add_up_rows(clq_strategy *strategy, uint32_t first, uint
     return status;
 }
 
-/* Which replicas of all processes computed. */
+/* Tells all processes which replicas computed. */
 void clq_ranks_share_computed(clq_strategy *strategy) {
     if (!strategy->by_batches || !clq_strategy_spans(strategy)) return;
     double *all = clq_alloc(strategy->total, sizeof *all);

@@ -1,17 +1,17 @@
-/* Recomputation that fits the devices' memory: how many bytes of activations each replica may have. A strategy is first
- * made for counting alone: its plans are unbound, so that no kernel is built and activations take no memory, and all
- * else that a training allocates is there. What is left of a device's budget is for activations. */
+/* Recomputation that fits the devices' memory: how many bytes of activations each replica may have. A first strategy is
+ * made only to count memory. Its plans are unbound, so that no kernel is built and activations take no memory. All else
+ * that a training allocates is there. The rest of a device's budget is for activations. */
 #include "strategy/module.h"
 
 /* What one replica's device has to hold. */
 typedef struct needs {
     uint64_t budget, used; /* used: without activations */
-    uint64_t later;       /* what binding takes, of plans that are made now and later, and the outputs of predictions */
-    uint64_t activations; /* of one plan */
-    unsigned plans;       /* that have activations at the same time */
+    uint64_t later;        /* bytes for binding plans that are made now and later, and for outputs of predictions */
+    uint64_t activations;  /* of one plan */
+    unsigned plans;        /* that have activations at the same time */
 } needs;
 
-/* A plan that predicts has the model's outputs, in place of losses. */
+/* A plan for prediction has buffers for the model's outputs, in place of losses. */
 static uint64_t output_bytes(const clq_model *model, size_t capacity) {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < model->output_count; i++) {
@@ -21,7 +21,7 @@ static uint64_t output_bytes(const clq_model *model, size_t capacity) {
     return bytes;
 }
 
-/* needs: by replica. */
+/* out: by replica. */
 static clq_status count(const clq_model *model, const clq_devices *devices, const clq_strategy_config *config,
                         clq_recompute_kind recompute, needs *out) {
     enum { BYTES_FOR_A_LAUNCH = 1024, BYTES_FOR_PLANS = 64 << 10 };
@@ -57,7 +57,7 @@ static unsigned too_large(const needs *n, unsigned count) {
     return r;
 }
 
-/* The largest batch, of halves of this one, that fits; 0: none does. */
+/* Halves the batch until it fits, and returns this batch; 0: none fits. */
 static size_t batch_that_fits(const clq_model *model, const clq_devices *devices, const clq_strategy_config *config) {
     needs n[CLQ_REPLICAS_MAX];
     clq_strategy_config smaller = *config;
@@ -78,7 +78,7 @@ static clq_status refuse(const clq_model *model, const clq_devices *devices, con
         clq_text_add(&fits, "a batch of %zu would fit", batch);
     else
         clq_text_add(&fits, "no smaller batch would fit");
-    /* To the byte: a memory limit is given so, and this one would be enough. */
+    /* Exact bytes: a user can give this number as the memory limit, and it would be enough. */
     const clq_status status = clq_fail(
         CLQ_ERROR_DEVICE_MEMORY,
         "replica %u: a batch of %zu needs %llu bytes even with the most recomputation, and %llu are allowed: %s",
@@ -88,7 +88,7 @@ static clq_status refuse(const clq_model *model, const clq_devices *devices, con
     return status;
 }
 
-/* AUTO: without recomputation where that fits, else with as much as makes it fit. */
+/* AUTO: no recomputation if that fits. Otherwise as much as makes the plans fit. */
 static clq_status make_fitting(const clq_model *model, const clq_devices *devices, const clq_strategy_config *config,
                                clq_strategy **out) {
     needs n[CLQ_REPLICAS_MAX];

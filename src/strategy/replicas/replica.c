@@ -49,7 +49,7 @@ clq_status clq_replica_step_alone(clq_replica *replica, const clq_command *comma
 
 /* ---- life ---- */
 
-/* Whether a later replica may take what was compiled for this one. */
+/* Whether a later replica can use the programs that were compiled for this one. */
 static bool has_followers(const clq_replica *replica) {
     const clq_strategy *strategy = replica->strategy;
     for (unsigned r = replica->worker.index + 1; r < strategy->count; r++)
@@ -78,7 +78,7 @@ clq_plan_config clq_replica_plan_config(const clq_replica *replica, clq_mode mod
     config.stage = replica->stage;
     config.activations_most = replica->activations_most;
     config.fused_launches = replica->joined;
-    /* Micro-batches are accumulated wherever batches may be; a part that runs by hand has neither. */
+    /* A pipeline accumulates its micro-batches. A part of a model (part.c) is a stage, too, but accumulates nothing. */
     const bool micro_batches = replica->stage && strategy->module->accumulates;
     config.accumulates = mode == CLQ_MODE_TRAIN && (strategy->config.options.accumulate > 1 || micro_batches);
     if (mode != CLQ_MODE_TRAIN) {
@@ -134,7 +134,7 @@ void clq_replica_close_plans(clq_replica *replica) {
     if (replica->adding != replica->plan) clq_plan_destroy(replica->adding);
     for (unsigned mode = 0; mode < CLQ_MODE_COUNT; mode++)
         if (replica->plans[mode] != replica->plan) clq_plan_destroy(replica->plans[mode]);
-    clq_plan_destroy(replica->plan); /* the others were beside it */
+    clq_plan_destroy(replica->plan); /* last, because the others use its memory (beside) */
 }
 
 void clq_replica_close(clq_replica *replica) {

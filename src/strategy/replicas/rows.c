@@ -1,4 +1,4 @@
-/* Rows of batches on their way to a replica's device, or to where its kernels read them. */
+/* Brings the rows of batches to a replica's device, or to where its kernels read them. */
 #include "strategy/module.h"
 
 #include <assert.h>
@@ -37,7 +37,7 @@ static clq_status await_read(const clq_staging *staging) {
     return complete ? CLQ_OK : clq_event_wait(staging->read);
 }
 
-/* Frees the slot of the step before the last few, once the device has read it: by now it most likely has. */
+/* Frees the slot of the step CLQ_STEPS_AHEAD steps before, once the device has read it; by now it most likely has. */
 static clq_status free_read_slot(clq_replica *replica, clq_staging *next) {
     clq_staging **place = &replica->under_way[replica->next_under_way++ % CLQ_STEPS_AHEAD], *staging = *place;
     *place = next;
@@ -54,7 +54,7 @@ clq_status clq_replica_drop_rows(clq_replica *replica, const clq_command *comman
 clq_status clq_replica_pick_rows(clq_replica *replica, const clq_command *command, clq_staging **out) {
     *out = command->staged;
     if (command->rows.count == 0) return CLQ_OK;
-    /* The next of the replica's own slots, which the device has read some steps ago. */
+    /* Takes the next of the replica's own slots. The device most likely read it some steps ago. */
     clq_staging *own = &replica->own[replica->next_own++ % CLQ_OWN_SLOTS];
     CLQ_TRY(await_read(own));
     copy_rows(replica, &command->rows, own);
@@ -62,7 +62,7 @@ clq_status clq_replica_pick_rows(clq_replica *replica, const clq_command *comman
     return CLQ_OK;
 }
 
-/* The step's launches come behind it in the queue; what flushes them flushes it, too. */
+/* The step's launches come behind the transfers in the queue. Whatever flushes the launches flushes the transfers. */
 clq_status clq_replica_upload_rows(clq_replica *replica, const clq_plan *plan, const clq_staging *staging, size_t first,
                                    size_t count, clq_event **read) {
     const clq_feed *feed = clq_plan_feed(plan);
@@ -101,7 +101,7 @@ clq_status clq_replica_bring_rows(clq_replica *replica, clq_plan *plan, const cl
 
 /* ---- the slots ---- */
 
-/* So many that small steps ride over slow wake-ups of the poster, and no more memory than that is worth. */
+/* Enough slots to keep small steps going while the poster wakes up late, but not more memory than this is worth. */
 static unsigned staging_slots(size_t bytes) {
     const size_t slots_least = 4, bytes_most = 1 << 20;
     return (unsigned)CLQ_MAX(CLQ_MIN(bytes_most / bytes, (size_t)CLQ_STAGING_SLOTS_MAX), slots_least);

@@ -1,16 +1,16 @@
-/* A function of the caller's in each replica's thread. */
+/* Runs a function of the caller in each replica's thread. */
 #include "strategy/module.h"
 
 struct clq_replica_call {
     clq_replica *replica;
     const clq_command *command;
     bool computed;
-    clq_error failure; /* the first of a call below: ends the strategy whatever the function returns */
+    clq_error failure; /* of the first call below that failed: ends the strategy, whatever the function returns */
 };
 
 static const clq_strategy_call *call_of(const clq_command *command) { return command->from; }
 
-/* ---- by the function ---- */
+/* ---- called by the function ---- */
 
 static clq_status latch(clq_replica_call *call, clq_status status) {
     if (status == CLQ_OK || call->failure.status != CLQ_OK) return status;
@@ -42,7 +42,8 @@ clq_status clq_replica_call_read(clq_replica_call *call, double *row) {
 
 /* ---- in the replica's thread ---- */
 
-/* What a caller's function returned, with a detail; ABORTED would have the pool wait for another failure. */
+/* Adds a detail to the status that a caller's function returned. ABORTED becomes INTERRUPTED: with ABORTED, the pool
+ * would wait for a failure of another worker. */
 static clq_status refuse(clq_status status) {
     static const char who[] = "the function that runs on each replica";
     if (status != CLQ_ERROR_ABORTED) return clq_fail_returned(status, "%s", who);
@@ -52,7 +53,7 @@ static clq_status refuse(clq_status status) {
 static clq_status run_call(clq_worker *worker, const clq_command *command) {
     const clq_strategy_call *what = call_of(command);
     clq_replica_call call = {.replica = clq_replica_of(worker), .command = command};
-    clq_error_clear(); /* what it leaves there is of its own */
+    clq_error_clear(); /* a detail that is there afterwards is the function's */
     clq_status status = what->run(what->context, worker->index, &call);
     if (call.failure.status != CLQ_OK) return clq_error_raise(&call.failure);
     if (status != CLQ_OK) status = refuse(status);
@@ -65,13 +66,13 @@ static void skip_call(clq_worker *worker, const clq_command *command) {
     if (command->staged) clq_replica_free_slot(clq_replica_of(worker));
 }
 
-/* What it is given may stay unused: rows are not sent ahead. */
+/* The function may leave its rows unused (MAY_DROP), so they are not sent ahead. */
 static const clq_command_kind train_kind = {"run", CLQ_COMMAND_BATCH | CLQ_COMMAND_IN_STEP | CLQ_COMMAND_MAY_DROP,
                                             run_call, skip_call};
 static const clq_command_kind evaluate_kind = {"run evaluation", CLQ_COMMAND_BATCH | CLQ_COMMAND_MAY_DROP, run_call,
                                                skip_call};
 
-/* ---- by who asks ---- */
+/* ---- by the poster ---- */
 
 void clq_strategy_share_out(clq_strategy *strategy, size_t samples, size_t *offsets, size_t *counts) {
     clq_batch_part parts[CLQ_REPLICAS_MAX];

@@ -5,17 +5,18 @@
 #include <math.h>
 #include <string.h>
 
-/* LEAST: speeds are medians of at least this many steps, so that one late wake-up does not count as a change of speed.
- * AGREED: at least this many reviews in a row must find that a change pays; each further review looks one step further
- * back, up to KEPT. WARM: the first steps, which meet cold caches and drivers, do not count. */
+/* LEAST: a replica's speed is the median over at least this many steps, so that one late wake-up does not count as a
+ * change of speed. AGREED: at least this many reviews in a row must find that a change pays. Each review that agrees
+ * makes the next one look one step further back, up to KEPT. WARM: this many first steps do not count, because they
+ * meet cold caches and drivers. */
 enum { LEAST = 3, AGREED = 3, KEPT = 31, WARM = 2 };
 /* A change must have a predicted gain of gain_least, since measurements vary by themselves. The gains of the reviews
  * that agree must add up to gains_enough: a small gain must be found many times, a large one a few times. */
 static const double gain_least = 0.05, gains_enough = 0.8;
-/* With several processes reviews are made at every so many steps, by what all have measured. */
+/* With several processes, a review takes place every so many steps. It uses the measurements of all processes. */
 enum { STEPS_OF_ALL = 8 };
-/* A change within this many steps of another goes half of the way. Where other programs use the machine, the replica
- * with more to do is interrupted more, and shares would oscillate. */
+/* A change within this many steps of the last one goes half of the way. If other programs use the machine, they
+ * interrupt the replica with more work more often, and shares would oscillate. */
 enum { SOON = 64 };
 
 /* ---- arithmetic ---- */
@@ -24,15 +25,15 @@ double clq_share_cost_of(const clq_share_cost *cost, size_t samples) {
     return cost->fixed_s + (double)samples * cost->sample_s;
 }
 
-/* The slope between two observations that lie near each other would be mostly noise. */
+/* Two observations must lie apart: otherwise the slope between them is mostly noise. */
 static bool lie_apart(size_t a, size_t b) {
     const size_t larger = CLQ_MAX(a, b), smaller = CLQ_MIN(a, b);
     return (larger - smaller) * 8 >= larger;
 }
 
 void clq_share_cost_observe(clq_share_cost *cost, size_t samples, double seconds) {
-    /* At least half of a time counts as time by sample. A larger fixed part is found by a second change; and noise
-     * cannot cause a large change. */
+    /* At least half of the measured time counts as time per sample, so that noise cannot cause a large change. If the
+     * fixed part is larger than that, a second change of the shares finds it. */
     const double slope_least = 0.5;
     const clq_share_cost last = *cost;
     const double expected = clq_share_cost_of(cost, samples);
@@ -53,7 +54,7 @@ void clq_share_cost_observe(clq_share_cost *cost, size_t samples, double seconds
     }
 }
 
-/* How many samples are done in that time. */
+/* How many samples the replica finishes in `seconds`, at most `most`. */
 static size_t done_by(const clq_share_cost *cost, size_t most, double seconds) {
     if (seconds <= cost->fixed_s) return 0;
     const double samples = (seconds - cost->fixed_s) / CLQ_MAX(cost->sample_s, DBL_MIN);
@@ -66,8 +67,9 @@ static size_t fill(unsigned replicas, const clq_share_cost *costs, const size_t 
     return sum;
 }
 
-/* Samples go one by one to the replica that finishes one more the soonest, which gives the least time. All but a few
- * are given at once: those that the replicas finish within a time that is a little too short. */
+/* Each sample goes to the replica that finishes one more sample the soonest: this gives the least time for all. To save
+ * work, a bisection first finds a time that is a little too short for all samples. The replicas get what they finish
+ * within this time, and only the few samples that are left are given one by one. */
 void clq_shares_balance(size_t total, unsigned replicas, const clq_share_cost *costs, const size_t *most,
                         size_t *counts) {
     double low = 0.0, high = 0.0;
@@ -91,13 +93,13 @@ void clq_shares_balance(size_t total, unsigned replicas, const clq_share_cost *c
     }
 }
 
-/* ---- of a strategy ---- */
+/* ---- the shares of a strategy ---- */
 
 /* Times of a replica's steps with its present share. */
 typedef struct times {
     double seconds[KEPT]; /* of the last steps; a ring */
     uint64_t count;
-    unsigned cold; /* steps that still do not count (WARM) */
+    unsigned cold; /* how many of the next steps do not count (WARM) */
 } times;
 
 typedef struct change {
@@ -110,14 +112,14 @@ struct clq_shares {
     bool measured;
     pthread_mutex_t lock;            /* of the next two members */
     size_t counts[CLQ_REPLICAS_MAX]; /* of a full global batch; written by the poster */
-    times times[CLQ_REPLICAS_MAX];   /* of this process's replicas; all else is of those of all processes */
-    /* The poster's: */
+    times times[CLQ_REPLICAS_MAX];   /* by replica of this process; the other arrays are by replica of all processes */
+    /* Used by the poster only: */
     clq_share_cost costs[CLQ_REPLICAS_MAX];
-    size_t most[CLQ_REPLICAS_MAX]; /* samples that each has room for */
-    uint64_t looked_at;            /* how many times of each replica the last review had */
+    size_t most[CLQ_REPLICAS_MAX]; /* samples that each replica has room for */
+    uint64_t looked_at;            /* how many times every replica had at the last review, at least */
     unsigned agreed;               /* reviews in a row that found that a change pays */
-    double gains;                  /* the sum of the gains that they predicted */
-    change *changes;               /* the first: the shares of the first step; none before it */
+    double gains;                  /* the sum of the gains that these reviews predicted */
+    change *changes;               /* (change_count) the first one has the shares of the first step */
     size_t change_count;
 };
 
@@ -178,7 +180,7 @@ void clq_shares_destroy(clq_shares *shares) {
 bool clq_shares_are_measured(const clq_shares *shares) { return shares && shares->measured; }
 const double *clq_shares_weights(const clq_shares *shares) { return shares ? shares->weights : NULL; }
 
-/* Bytes of all values of a sample, and of their gradients: an upper bound for a plan. */
+/* Bytes of all values of one sample and of their gradients: an upper bound of what a plan needs per sample. */
 static double sample_bytes(const clq_strategy *strategy) {
     double bytes = (double)clq_feed_bytes(&strategy->feed);
     for (uint32_t i = 0; i < strategy->model->tensor_count; i++)
@@ -186,9 +188,9 @@ static double sample_bytes(const clq_strategy *strategy) {
     return bytes;
 }
 
-/* Where shares are measured, any replica may get nearly the whole batch. Its plan has room for that from the start,
- * since a new plan would take seconds of compiling. The limit is a quarter of the device's memory over the number of
- * replicas, which may all be on one device or in the host's memory. */
+/* If shares are measured, any replica may get nearly the whole batch. Its plan has room for this from the start,
+ * because a new plan would take seconds to compile. All replicas may be on one device or in the host's memory. So the
+ * plan is limited to a quarter of the device's memory, divided by the number of replicas. */
 uint32_t clq_shares_capacity(const clq_strategy *strategy, unsigned replica) {
     const clq_shares *shares = strategy->shares;
     const size_t batch = strategy->config.global_batch, even = clq_ceil_div(batch, strategy->total);
@@ -200,7 +202,8 @@ uint32_t clq_shares_capacity(const clq_strategy *strategy, unsigned replica) {
     return (uint32_t)CLQ_MIN(CLQ_MAX(room, (double)even), (double)batch);
 }
 
-/* With several processes all call it. Every replica has room for an even share: no room is 0. */
+/* Gathers the rooms of all processes' replicas. A room of 0 marks an unused place, since every replica has room for at
+ * least an even share. */
 clq_status clq_shares_take_rooms(clq_strategy *strategy) {
     clq_world *world = strategy->config.world;
     enum { ROOMS_BYTES = sizeof(size_t) * CLQ_REPLICAS_MAX };
@@ -266,7 +269,7 @@ clq_status clq_shares_go_on(clq_strategy *strategy, uint64_t step, const size_t 
 
 /* ---- the review ---- */
 
-/* Of the last `count` times. */
+/* The median of the last `count` times. */
 static double median(const times *t, unsigned count) {
     double sorted[KEPT];
     for (unsigned i = 0; i < count; i++) {
@@ -278,10 +281,10 @@ static double median(const times *t, unsigned count) {
     return sorted[count / 2];
 }
 
-/* What a process has measured: how many times of each of its replicas, and their medians. */
+/* What a process has measured. */
 typedef struct measured {
-    uint64_t count, replicas;
-    double seconds[CLQ_REPLICAS_MAX];
+    uint64_t count, replicas;         /* count: each of its replicas has at least so many times */
+    double seconds[CLQ_REPLICAS_MAX]; /* the median of each replica; 0 if there are too few times */
 } measured;
 
 static measured look_here(const clq_strategy *strategy) {
@@ -296,7 +299,8 @@ static measured look_here(const clq_strategy *strategy) {
     return own;
 }
 
-/* Of all processes. all (processes). *least: how many times every replica was measured, at least. */
+/* Gathers what all processes have measured: all (processes), seconds (replicas). *least: every replica was measured at
+ * least so many times. */
 static clq_status gather(const clq_strategy *strategy, measured *all, uint64_t *least, double *seconds) {
     const measured own = look_here(strategy);
     unsigned next = 0;
@@ -309,7 +313,7 @@ static clq_status gather(const clq_strategy *strategy, measured *all, uint64_t *
     return CLQ_OK;
 }
 
-/* *again: every replica was measured again since the last review; seconds (replicas): their medians. */
+/* *again: every replica was measured again since the last review. seconds (replicas): their medians. */
 static clq_status look(clq_strategy *strategy, uint64_t step, bool *again, double *seconds) {
     clq_shares *shares = strategy->shares;
     uint64_t least;
@@ -331,7 +335,7 @@ static clq_status look(clq_strategy *strategy, uint64_t step, bool *again, doubl
     return CLQ_OK;
 }
 
-/* Changes counts to the shares half of the way between the present ones and these. */
+/* Changes counts to the shares half way between the present ones and these. */
 static void go_half(const clq_strategy *strategy, size_t *counts) {
     double sums[CLQ_REPLICAS_MAX];
     size_t offsets[CLQ_REPLICAS_MAX];
@@ -374,8 +378,8 @@ void clq_pace_compute(clq_replica *replica) {
     if (clq_shares_are_measured(replica->strategy->shares)) replica->pace.since = clq_now();
 }
 
-/* Waiting for a device costs a wake-up, so where the device works behind its thread only some of the short steps are
- * measured. */
+/* Whether this step is measured. To wait for a device costs a wake-up. So if the device works behind its thread, only
+ * some of the short steps are measured. */
 static bool is_due(const clq_replica *replica) {
     const double long_s = 2e-3;
     const unsigned every = 4;

@@ -1,4 +1,5 @@
-/* Transfers of variables of which each replica has a slice: gathering them on the host, and cutting them. */
+/* Transfers of variables of which each replica has a slice. A read gathers the slices on the host. A write cuts the
+ * host's variable into slices. */
 #include "strategy/module.h"
 
 typedef struct place {
@@ -6,7 +7,7 @@ typedef struct place {
     clq_weight_slice slice;
     clq_buffer *memory;
     size_t offset, bytes;
-    float *values; /* of the slice */
+    float *values; /* the slice's values on the host; the caller frees them */
 } place;
 
 static clq_status open_place(const clq_replica *replica, const clq_command *command, place *out) {

@@ -1,7 +1,7 @@
-/* A fast path of the input, for devices with memory of their own: a batch travels on a queue of its own, in one
- * transfer, while the device computes the step before. The device has two blocks for batches, in turn: a transfer to a
- * block waits for the kernels that read that block before, and a step's launches wait for its transfer. The device
- * itself does both waits. */
+/* A fast path of the input, for devices with their own memory. A separate queue uploads each batch in one transfer,
+ * while the device computes the step before. The device has two blocks for batches, used in turn. A transfer to a block
+ * waits for the kernels that read the block before, and a step's launches wait for the step's transfer. The device
+ * waits, not the host. */
 #include "strategy/module.h"
 
 /* ---- sending ---- */
@@ -35,7 +35,8 @@ clq_status clq_uploads_send_next(clq_replica *replica) {
     clq_command next;
     if (!replica->uploads.queue || !clq_channel_peek(replica->worker.commands, &next)) return CLQ_OK;
     if ((next.kind->traits & (CLQ_COMMAND_BATCH | CLQ_COMMAND_MAY_DROP)) != CLQ_COMMAND_BATCH) return CLQ_OK;
-    /* What was enqueued is to begin before so many rows are copied; a few are copied as fast as a flush is made. */
+    /* Copying many rows takes long, so the device must first begin what is enqueued. A few rows take no longer than a
+     * flush. */
     const size_t bytes_least = 256 << 10;
     if (next.params.count * clq_feed_bytes(&replica->strategy->feed) >= bytes_least)
         CLQ_TRY(clq_queue_flush(replica->worker.queue));
@@ -44,8 +45,8 @@ clq_status clq_uploads_send_next(clq_replica *replica) {
 
 /* ---- life ---- */
 
-/* Each array begins as a buffer does. The samples, which are most of a batch and come first in the feed, lie last: the
- * one transfer of a batch that is not full ends behind its last sample. */
+/* Each array is aligned as a buffer. The samples, array 0 of the feed, are most of a batch. They lie last in a block,
+ * so that the transfer of a batch that is not full can end behind its last sample. */
 static void lay_out(clq_replica *replica) {
     const clq_feed *feed = &replica->strategy->feed;
     const size_t align = CLQ_MAX(clq_device_view_align(replica->worker.device), (size_t)CLQ_BUFFER_ALIGN);
@@ -75,7 +76,7 @@ clq_status clq_uploads_open(clq_replica *replica) {
     return CLQ_OK;
 }
 
-/* A batch that was sent ahead of a step that failed may be under way. */
+/* How long to wait when closing: a batch that was sent ahead of a failed step may still be under way. */
 static const double settle_s = 10.0;
 
 void clq_uploads_close(clq_replica *replica) {

@@ -1,4 +1,4 @@
-/* Whether replicas that are to have the same weights have them: each device hashes its own, the host compares. */
+/* Checks that replicas which must have the same weights do: each device hashes its weights, and the host compares. */
 #include "strategy/module.h"
 
 #include <inttypes.h>
@@ -9,8 +9,9 @@ typedef struct hashes {
     uint64_t *parameters, *state;
 } hashes;
 
-/* The first replica whose weights have the same bits: compilers round differently, so unlike devices that make the same
- * update have values of their own. With a sharded optimizer each value is computed by one replica, for all. */
+/* The first replica whose weights must have the same bits as those of replica r. Devices of different kinds get
+ * different bits from the same update, because their compilers round differently. With a sharded optimizer, one replica
+ * computes each value for all, so all have the same bits. */
 static unsigned first_alike(const clq_strategy *strategy, unsigned r) {
     for (unsigned i = 0; i < r; i++) {
         const clq_replica *a = &strategy->replicas[i], *b = &strategy->replicas[r];
@@ -72,7 +73,7 @@ static clq_status open_hashes(const clq_weights *weights, hashes *out) {
     return out->parameters && (out->state || blocks == 0) ? CLQ_OK : CLQ_ERROR_MEMORY;
 }
 
-/* Of a variable: that of its blocks. */
+/* The hash of a variable: a hash over those of its blocks. */
 static uint64_t hash_of(const clq_strategy *strategy, const hashes *all, unsigned r, size_t variable) {
     const clq_weights *weights = strategy->replicas[r].weights;
     const bool state = clq_variable_arena(&strategy->model->variables[variable]) == CLQ_ARENA_STATE;
@@ -83,7 +84,7 @@ static uint64_t hash_of(const clq_strategy *strategy, const hashes *all, unsigne
 
 /* ---- what differs ---- */
 
-/* Among the replicas that are like `first`, the hash that the most have; of several the lowest replica's. */
+/* Among the replicas that are like `first`, the lowest one with the hash that is the most frequent. */
 static unsigned majority(const clq_strategy *strategy, const uint64_t *values, unsigned first) {
     unsigned best = first, most = 0;
     for (unsigned r = first; r < strategy->count; r++) {
@@ -139,7 +140,7 @@ static clq_status compare(const clq_strategy *strategy, const hashes *all, uint6
 
 /* ---- other processes ---- */
 
-/* As clq_selections_are_shared. */
+/* A hash of a device's kind. It depends on what clq_selections_are_shared compares. */
 static uint64_t kind_of(const clq_device *device, uint64_t seed) {
     const clq_device_info *info = clq_device_get_info(device);
     const char *const texts[] = {info->driver, info->name, info->driver_version};
@@ -148,15 +149,15 @@ static uint64_t kind_of(const clq_device *device, uint64_t seed) {
     return kind;
 }
 
-/* The first that has the variable: a stage. */
+/* The first replica that has the variable. A stage has only some of them. */
 static unsigned holder_of(const clq_strategy *strategy, size_t variable) {
     unsigned r = 0;
     while (clq_weights_offset(strategy->replicas[r].weights, variable) == CLQ_NO_OFFSET) r++;
     return r;
 }
 
-/* What a process tells of its first model, with which its others were compared: the kind of its devices, and then the
- * hash of each variable; 0 of one that each has for itself. */
+/* What a process tells the others about its first model, with which its other models were compared: the kind of the
+ * devices, then the hash of each variable. The hash is 0 if each replica has its own values or its own slice. */
 static void tell_first_model(const clq_strategy *strategy, const hashes *all, uint64_t *out) {
     out[0] = 0;
     for (unsigned r = 0; r < strategy->group; r++) out[0] = kind_of(strategy->replicas[r].worker.device, out[0]);
@@ -164,7 +165,7 @@ static void tell_first_model(const clq_strategy *strategy, const hashes *all, ui
         out[1 + v] = is_of_all(strategy, v) ? hash_of(strategy, all, holder_of(strategy, v), v) : 0;
 }
 
-/* The rank, among those with devices of this one's kind, whose value the most of them have. */
+/* Among the ranks with devices of `rank`'s kind, the lowest one with the value that is the most frequent. */
 static unsigned majority_of_ranks(const uint64_t *all, size_t width, unsigned size, unsigned rank, size_t at) {
     unsigned best = rank, most = 0;
     for (unsigned r = 0; r < size; r++) {
@@ -193,7 +194,7 @@ static clq_status compare_with_ranks(const clq_strategy *strategy, const uint64_
     return CLQ_OK;
 }
 
-/* status: of comparing the replicas here. All processes call it. */
+/* Compares the processes. status: the result of comparing this process's replicas. All processes call it. */
 static clq_status check_ranks(clq_strategy *strategy, const hashes *own, uint64_t step, clq_status status) {
     clq_world *world = strategy->config.world;
     const size_t width = 1 + strategy->model->variable_count;

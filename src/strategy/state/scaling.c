@@ -1,4 +1,5 @@
-/* The loss scale of replicas: each has the state, all have the same, since all go by the squares of one gradient. */
+/* The loss scale. Each replica has its own copy of the state. All copies stay the same, because all replicas change
+ * them by the squares of the same gradient. */
 #include "strategy/module.h"
 
 clq_status clq_scaling_check(const clq_strategy_config *config, const clq_strategy_module *module) {

@@ -1,10 +1,10 @@
-/* Snapshots: what replicas and stores hold, copied to the host by the replicas' threads and told by variable; and back.
- */
+/* Snapshots. Taking one: the replicas' threads copy what replicas and stores hold to the host, and the snapshot lists
+ * it by variable. Putting one: the way back. */
 #include "strategy/exchange/storage.h"
 
 #include <string.h>
 
-/* Copies of a replica's arenas on the host. NULL: not read. */
+/* Host copies of a replica's arenas, optimizer slots and compression error. NULL: not read. */
 typedef struct image {
     char *arenas[CLQ_ARENA_STATE + 1], *slots[CLQ_UPDATE_STATES_MAX], *error;
 } image;
@@ -13,11 +13,11 @@ typedef struct work {
     clq_strategy *strategy;
     clq_snapshot *snapshot;
     clq_kept kept;
-    image *images; /* of all processes' replicas, by their numbers; the snapshot's */
-    unsigned slots;
+    image *images;       /* (replicas of all processes); the snapshot owns the memory */
+    unsigned slots;      /* of the optimizer */
     unsigned first;      /* this process's first replica */
-    unsigned begin, end; /* those that have an image here: this process's, or those of all */
-    bool only_gives;     /* another process gets the snapshot: what is not this one's alone is not read */
+    unsigned begin, end; /* the replicas that have an image here: those of this process, or of all processes */
+    bool only_gives;     /* another process gets the snapshot: this one reads only what no other process has */
 } work;
 
 void clq_snapshot_release(clq_snapshot *snapshot) {
@@ -27,7 +27,7 @@ void clq_snapshot_release(clq_snapshot *snapshot) {
     *snapshot = (clq_snapshot){0};
 }
 
-/* Zeroed memory that the snapshot owns. */
+/* Allocates zeroed memory, which the snapshot owns. */
 static void *take_block(clq_snapshot *snapshot, size_t bytes) {
     void **grown = clq_grow(snapshot->blocks, snapshot->block_count, &snapshot->block_capacity, 16, sizeof *grown);
     if (!grown) return NULL;
@@ -72,7 +72,8 @@ unsigned clq_strategy_slots(clq_strategy *strategy) {
 
 static bool is_here(const work *w, unsigned r) { return r - w->first < w->strategy->count; }
 
-/* A replica of another process has its weights where one of this process has them: the first, or of stages the same. */
+/* The replica of this process that has the same weights layout as replica r: r itself, or for a replica of another
+ * process the first replica with the same stage. */
 static const clq_replica *replica_like(const work *w, unsigned r) {
     return &w->strategy->replicas[is_here(w, r) ? r - w->first : r % w->strategy->group];
 }
@@ -87,9 +88,9 @@ static bool is_sliced(const work *w, size_t variable) {
     return false;
 }
 
-/* Compilers round differently: unlike devices that make the same update have values of their own. Replicas on like
- * devices have the same bits, where they are not told apart by what they hold or do. Of other processes' replicas
- * nothing is read but what is theirs alone (piece_of). */
+/* Whether replica r's parameters and slots are read. The first replica stands for those that have the same bits. A
+ * replica has other bits if it holds or does something else, or if its device is of another kind: compilers round
+ * differently. From other processes' replicas, only what they alone have is read (piece_of). */
 static bool reads_all(const work *w, unsigned r) {
     const clq_strategy *strategy = w->strategy;
     const clq_replica *first = &strategy->replicas[0], *own = replica_like(w, r);
@@ -98,12 +99,12 @@ static bool reads_all(const work *w, unsigned r) {
            !clq_selections_are_shared(first->worker.device, own->worker.device);
 }
 
-/* Of a stage all pipelines are read. */
+/* Whether replica r's state is read. With stages, the replicas of all pipelines are read. */
 static bool reads_state(const work *w, unsigned r) {
     return is_here(w, r) && !w->only_gives && (reads_all(w, r) || w->strategy->outdated[CLQ_ARENA_STATE]);
 }
 
-/* Of compression. Replicas of other processes have one if those of this process have. */
+/* Whether replica r keeps a compression error. Replicas of other processes do if those of this process do. */
 static bool has_error(const work *w, unsigned r) { return w->kept.errors[is_here(w, r) ? r - w->first : 0]; }
 
 /* ---- between a replica and its image, by the replica's thread ---- */
@@ -146,7 +147,8 @@ static clq_status transfer_all(work *w, bool writes) {
 
 /* ---- taking ---- */
 
-/* Of a sharded optimizer one image has all replicas' parts. A store has what replicas have copies of. */
+/* With a sharded optimizer, one image has the slots of all replicas' parts. If there is a store, parameters and slots
+ * are read from it (read_store), not from the replicas. */
 static clq_status open_image(work *w, unsigned r) {
     const clq_weights *weights = replica_like(w, r)->weights;
     clq_snapshot *s = w->snapshot;
@@ -183,7 +185,7 @@ static clq_status read_store(work *w) {
     return clq_storage_read_all(w->kept.storage, first->arenas[CLQ_ARENA_PARAMETERS], first->slots);
 }
 
-/* A replica's values of an entry, in its image; NULL: it has none, or they were not read. */
+/* A replica's values for an entry, in its image. NULL: it has none, or they were not read. */
 static char *values_in(const work *w, unsigned r, const clq_snapshot_entry *e) {
     const clq_variable *v = &w->strategy->model->variables[e->variable];
     const image *own = &w->images[r];
@@ -220,7 +222,7 @@ static bool any_computed(const clq_strategy *strategy) {
     return any;
 }
 
-/* Of a replica, in the mean that stands for all. */
+/* The weight of replica r in the mean that stands for all replicas. */
 static double weight_of(const work *w, unsigned r, const clq_snapshot_entry *e) {
     const unsigned group = w->strategy->group;
     const bool state = w->strategy->model->variables[e->variable].role == CLQ_ROLE_STATE;
@@ -252,14 +254,14 @@ static clq_status add_mean(work *w, clq_snapshot_entry *e) {
 
 static clq_status add_of_all(work *w, clq_snapshot_entry e) {
     e.replica = -1;
-    if (e.kind == CLQ_SNAPSHOT_ERROR) return CLQ_OK; /* of nobody else's gradient */
+    if (e.kind == CLQ_SNAPSHOT_ERROR) return CLQ_OK; /* it belongs to one replica's gradient alone */
     if (is_sliced(w, e.variable)) return add_slices(w, &e);
     if (is_of_each(w, &e)) return add_mean(w, &e);
     for (unsigned r = 0; r < w->strategy->total && !e.values; r++) e.values = (void *)values_in(w, r, &e);
     return e.values ? add_entry(w, &e) : CLQ_OK;
 }
 
-/* Where they are not those of all. */
+/* Adds a replica's own values if they are not those of all replicas. */
 static clq_status add_own(work *w, clq_snapshot_entry e) {
     const size_t bytes = clq_variable_bytes(&w->strategy->model->variables[e.variable]);
     const char *first = NULL;
@@ -289,13 +291,14 @@ static clq_status add_all(work *w, clq_status (*add)(work *w, clq_snapshot_entry
 
 /* ---- between processes ---- */
 
-/* What replica r alone has: `bytes` of it lie at `at`. */
+/* Values that only one replica has. */
 typedef struct piece {
     char *at;
     size_t bytes;
 } piece;
 
-/* Pieces 0, 1, …: each slot of the optimizer, the compression error, the parameters. bytes 0: it has no such piece. */
+/* Piece i of replica r. The pieces are each slot of the optimizer, the compression error, and the parameters. bytes 0:
+ * the replica has no such piece. */
 static piece piece_of(const work *w, unsigned r, unsigned i) {
     const image *own = &w->images[r];
     const bool shards = w->strategy->shards_optimizer;
@@ -348,8 +351,8 @@ static clq_status spread_pieces(const work *w) {
     return CLQ_OK;
 }
 
-/* status: of this process. Memory that any of them lacks is lacking for all, and the training goes on. Any other
- * failure ends it. */
+/* status: of this process. If any process lacks memory, all processes return MEMORY, and the training can go on. Any
+ * other failure ends the world. */
 static clq_status agree_on_memory(clq_world *world, clq_status status) {
     const unsigned char lacking = status == CLQ_ERROR_MEMORY;
     const unsigned size = clq_world_size(world);
@@ -430,7 +433,7 @@ static clq_status take(clq_strategy *strategy, bool for_all, clq_snapshot *out) 
     return add_all(&w, add_own);
 }
 
-/* While one reads a store that is not its own, none of the others updates it. */
+/* With store ranks, all processes meet at the end: while one of them reads the store, no other may update it. */
 clq_status clq_strategy_take_snapshot(clq_strategy *strategy, bool for_all, clq_snapshot *out) {
     clq_error error;
     *out = (clq_snapshot){.replicas = strategy->total};
@@ -474,7 +477,7 @@ static clq_status put_store(const work *w) {
     return clq_storage_write_all(w->kept.storage, first->arenas[CLQ_ARENA_PARAMETERS], first->slots);
 }
 
-/* What the poster counts. */
+/* Restores the poster's counts. */
 static clq_status put_counts(const work *w, const clq_snapshot *from, bool own, uint64_t step) {
     clq_strategy *strategy = w->strategy;
     for (unsigned r = 0; r < strategy->total; r++)
@@ -507,7 +510,7 @@ static clq_status put(work *w, const clq_snapshot *from, bool own, uint64_t step
 }
 
 clq_status clq_strategy_put_snapshot(clq_strategy *strategy, const clq_snapshot *snapshot, bool own, uint64_t step) {
-    clq_snapshot images = {0}; /* for its blocks */
+    clq_snapshot images = {0}; /* owns the images' memory; released below */
     work w;
     CLQ_TRY(clq_strategy_wait(strategy));
     clq_status status = begin(strategy, &images, &w);
