@@ -67,11 +67,11 @@ typedef struct clq_strategy_module {
     /* Called after clq_strategy_write has posted a variable to the replicas: writes it also where it lies outside the
      * replicas. NULL: variables lie on the replicas only. */
     clq_status (*write)(clq_strategy *strategy, size_t variable, const void *from);
-    /* For a row of metrics. squares: writes the squares that clq_strategy_read_figures returns; NULL: replicas measure
-     * them. origin: whose gradients made its update; NULL: all replicas', in every update. */
+    /* These two are about a row of metrics. squares: writes the squares that clq_strategy_read_figures returns; NULL:
+     * replicas measure them. origin: whose gradients made its update; NULL: all replicas', in every update. */
     void (*squares)(const clq_strategy *strategy, uint32_t slot, float *out);
     clq_origin *(*origin)(const clq_strategy *strategy, uint32_t slot);
-    /* If replicas do not all make the same steps. *done: how many steps were made, up to the first that was not.
+    /* Used if replicas do not all make the same steps. *done: how many steps were made, up to the first that was not.
      * *ended: when `step`, one of these, and all steps before it were made. False, or NULL: the replicas' own counts
      * hold (clq_strategy_steps_done). */
     bool (*progress)(const clq_strategy *strategy, uint64_t step, uint64_t *done, double *ended);

@@ -162,7 +162,7 @@ void clq_strategy_bring(clq_strategy *strategy, const clq_brought *brought);
 size_t clq_strategy_samples(const clq_strategy *strategy, size_t rows);
 /* How many of a batch's `samples` each process takes: counts (processes). */
 void clq_strategy_split_processes(const clq_strategy *strategy, size_t samples, size_t *counts);
-/* All processes and replicas that train together. devices: a hash of all their devices. */
+/* All processes and replicas that train together. devices: a hash of all their devices; 0 with one process. */
 typedef struct clq_everyone {
     unsigned processes, replicas;
     uint64_t devices;
@@ -185,7 +185,7 @@ clq_status clq_strategy_add_up_rows(clq_strategy *strategy, uint32_t first, uint
 /* Whether each batch goes to one replica of one process, so that processes do not wait for each other in steps. Reading
  * figures then waits for a whole batch of the slowest process. */
 bool clq_strategy_is_by_batches(const clq_strategy *strategy);
-/* If shares are measured. The first function returns how often shares were set. The second returns the first step with
+/* With measured shares, the first function returns how often shares were set. The second returns the first step with
  * the shares of change `index`, and sets counts (CLQ_REPLICAS_MAX) to these shares of a full global batch. */
 size_t clq_strategy_share_changes(const clq_strategy *strategy);
 uint64_t clq_strategy_share_change(const clq_strategy *strategy, size_t index, size_t *counts);
@@ -358,8 +358,8 @@ typedef struct clq_snapshot {
     clq_snapshot_entry *entries; /* entries with replica -1 come first */
     size_t count, capacity;
     unsigned replicas, slots; /* replicas: of all processes; slots: of the optimizer */
-    /* If replicas have values of their own. computed: bits of the replicas that computed since state was averaged.
-     * local_steps, local_samples: steps, and each replica's samples, since weights were averaged. */
+    /* These are about replicas with values of their own. computed: bits of the replicas that computed since state was
+     * averaged. local_steps, local_samples: steps, and each replica's samples, since weights were averaged. */
     uint64_t computed, local_steps, *local_samples; /* (replicas) */
     bool state_apart, scales;                       /* each replica has its own state; losses are scaled */
     int32_t scaling[CLQ_SCALING_INTS];              /* if losses are scaled: the state of the scale */
