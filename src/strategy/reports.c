@@ -1,4 +1,4 @@
-/* What is told of a strategy: its replicas, its shares, and how long things took. */
+/* Answers questions about a strategy: its replicas, its shares, and how long things took. */
 #include "strategy/module.h"
 
 /* ---- what it is ---- */
@@ -51,7 +51,7 @@ clq_comm_times clq_strategy_comm_times(const clq_strategy *strategy) {
 
 clq_status clq_strategy_step_times(clq_strategy *strategy, unsigned replica, size_t most, float *seconds,
                                    size_t *count) {
-    CLQ_TRY(clq_strategy_wait(strategy)); /* its thread has nothing to do then */
+    CLQ_TRY(clq_strategy_wait(strategy)); /* then the replica's thread has nothing to do */
     const clq_worker *r = &strategy->replicas[replica].worker;
     uint64_t kept = CLQ_MIN(r->steps_timed, (uint64_t)CLQ_STEP_TIMES);
     *count = (size_t)CLQ_MIN(kept, (uint64_t)most);
@@ -60,7 +60,7 @@ clq_status clq_strategy_step_times(clq_strategy *strategy, unsigned replica, siz
 }
 
 clq_status clq_strategy_trace(clq_strategy *strategy, unsigned replica, clq_replica_trace *out) {
-    CLQ_TRY(clq_strategy_wait(strategy)); /* its thread has nothing to do then, and leaves the queue to this one */
+    CLQ_TRY(clq_strategy_wait(strategy)); /* then the replica's thread does not use its queue */
     const clq_worker *worker = &strategy->replicas[replica].worker;
     clq_queue *uploads = strategy->replicas[replica].uploads.queue;
     clq_replica_trace result = {.steps = &worker->steps, .exchange = &strategy->replicas[replica].exchanges};

@@ -3,7 +3,7 @@
 
 /* ---- accumulation ---- */
 
-/* Gradients that are accumulated stay with their replicas. */
+/* Each replica keeps the gradients that it accumulates, so an update needs all replicas. */
 clq_status clq_accumulation_check(const clq_strategy_module *module, const clq_strategy_options *options) {
     if (!module->accumulates)
         return clq_fail(CLQ_ERROR_ARGUMENT,
@@ -34,7 +34,7 @@ static clq_status check_batches(const clq_strategy_config *config) {
 
 /* ---- all ---- */
 
-/* What some modules alone can be told. */
+/* Checks settings that only some modules have. */
 static clq_status check_module(const clq_strategy_module *module, const clq_strategy_options *options,
                                unsigned replicas) {
     if (options->accumulate > 1) CLQ_TRY(clq_accumulation_check(module, options));
@@ -65,7 +65,7 @@ clq_status clq_settings_check(const clq_strategy_config *config, const clq_strat
     return clq_local_check(config, module);
 }
 
-/* What follows updates is about whole variables, and about each update of all replicas. */
+/* A property that follows updates needs whole variables, and follows each update that all replicas make together. */
 clq_status clq_properties_check(const clq_model *model, const clq_strategy_config *config) {
     const char *with = config->options.local_steps > 0                        ? "local steps"
                        : config->options.shard_optimizer && config->total > 1 ? "the sharded optimizer"

@@ -1,9 +1,9 @@
-/* The face of all strategies: which module a strategy is, and what is posted to its replicas. */
+/* The interface of all strategies: chooses a strategy's module, and posts commands to its replicas. */
 #include "strategy/module.h"
 
 /* ---- modules ---- */
 
-/* One device: a step is run in one, and all is always whole. */
+/* One device: a step is one run of launches, and nothing is ever outdated. */
 static const clq_strategy_module single = {.kind = CLQ_STRATEGY_SINGLE,
                                            .name = "single",
                                            .devices_most = 1,
@@ -28,9 +28,9 @@ void clq_strategy_settings(const clq_strategy *strategy, clq_strategy_kind *kind
     options->share_weights = NULL;
 }
 
-/* The first that takes so many devices, where the caller leaves it open. */
+/* Chooses the module of the config's kind; for AUTO, the first module that takes so many devices. */
 static clq_status choose_module(const clq_strategy_config *config, unsigned devices, const clq_strategy_module **out) {
-    const bool spans = config->total > devices; /* single is of one device in all */
+    const bool spans = config->total > devices; /* single takes one device in all processes */
     const clq_strategy_kind kind = config->kind == CLQ_STRATEGY_AUTO && spans ? CLQ_STRATEGY_MIRRORED : config->kind;
     if (config->parts) return clq_part_choose(config, devices, out);
     const clq_strategy_module *module = NULL;
@@ -49,7 +49,7 @@ static clq_status choose_module(const clq_strategy_config *config, unsigned devi
 
 /* ---- commands ---- */
 
-/* The poster may be waiting for the slot. */
+/* Frees the batch's slot, because the poster may be waiting for it. */
 static void skip_batch(clq_worker *worker, const clq_command *command) {
     if (command->staged) clq_replica_free_slot(clq_replica_of(worker));
 }
@@ -72,7 +72,7 @@ static clq_status run_gradients(clq_worker *worker, const clq_command *command) 
     clq_replica *replica = clq_replica_of(worker);
     const clq_strategy_module *module = replica->strategy->module;
     if (module->gradients) return module->gradients(replica, command);
-    if (command->kind->traits & CLQ_COMMAND_ACCUMULATES) clq_pace_compute(replica); /* for the update that it is of */
+    if (command->kind->traits & CLQ_COMMAND_ACCUMULATES) clq_pace_compute(replica); /* counts for the batches' update */
     CLQ_TRY(clq_replica_run(replica, replica->plan, command, CLQ_SEGMENT_BACKWARD));
     CLQ_TRY(clq_queue_flush(worker->queue));
     return clq_pace_rest(replica, false);
@@ -99,12 +99,12 @@ static clq_status run_evaluate(clq_worker *worker, const clq_command *command) {
 static clq_status run_predict(clq_worker *worker, const clq_command *command) {
     clq_replica *replica = clq_replica_of(worker);
     CLQ_TRY(forward(replica, CLQ_MODE_PREDICT, command));
-    if (replica->stage || !command->outputs) return CLQ_OK; /* part by part; or another replica gives them */
+    if (replica->stage || !command->outputs) return CLQ_OK; /* read by micro-batch, or by another replica */
     return clq_replica_read_outputs(replica, replica->plans[CLQ_MODE_PREDICT], command, command->params.first_row,
                                     command->params.count);
 }
 
-/* To the host or, where `to` is NULL, from it. */
+/* Copies to the host; if `to` is NULL, from the host. */
 static clq_status run_transfer(clq_worker *worker, const clq_command *command) {
     clq_buffer *memory = clq_weights_arena(clq_replica_of(worker)->weights, (clq_arena)command->memory);
     if (command->to) return clq_queue_read(worker->queue, memory, command->offset, command->to, command->bytes, true);
@@ -159,7 +159,8 @@ void clq_strategy_make_current(clq_strategy *strategy, unsigned what) {
         strategy->exchange->collect(strategy, what);
 }
 
-/* Replicas that split the weights compute on the whole batch, so that their statistics are the same. */
+/* Whether replicas may have different state. Replicas that split the weights do not: each of them computes on the whole
+ * batch, so all have the same statistics. */
 static bool has_state_of_its_own(const clq_strategy *strategy) {
     for (unsigned r = 0; r < strategy->count && !strategy->config.plan.slicing; r++)
         if (strategy->replicas[r].peers && clq_weights_apart_bytes(strategy->replicas[r].weights) > 0) return true;
@@ -180,9 +181,9 @@ static bool computes_gradients(const clq_command *command) {
     return command->kind->traits & (CLQ_COMMAND_IN_STEP | CLQ_COMMAND_ENDS_STEP);
 }
 
-/* A batch of several that make one update. Nobody knows how many samples these will have until the last of them is
- * there: a sample has the weight that it has in a full batch, and the last brings the factor for all. Where a sample
- * has a place, it is the one in a batch of all of them. */
+/* Sets the params of a batch that makes one update with others. How many samples these batches have is known only when
+ * the last one comes. So a sample has the weight that it has in a full batch, and the last batch brings the factor that
+ * corrects the sum. A sample's place (first_row) is its place in one batch of all samples. */
 static void add_accumulated(clq_strategy *strategy, clq_command *command, size_t total) {
     const size_t batches = strategy->accumulated_batches, samples = strategy->accumulated_samples;
     const double full = (double)strategy->config.global_batch;
@@ -205,7 +206,7 @@ clq_status clq_strategy_post_batch(clq_strategy *strategy, clq_command command, 
     if (traits & CLQ_COMMAND_ENDS_STEP) strategy->posted = command.params.step;
     if (command.kind == &step_kind && !strategy->apart) CLQ_TRY(clq_shares_review(strategy, command.params.step));
     clq_strategy_split(strategy, command.kind, total, parts);
-    CLQ_TRY(clq_strategy_failure(strategy));            /* it may have waited for replicas, */
+    CLQ_TRY(clq_strategy_failure(strategy));            /* the split may have waited for replicas, */
     CLQ_TRY(clq_world_failure(strategy->config.world)); /* or for other processes */
     command.params.scale = (float)(1.0 / (double)total);
     strategy->own_samples = 0;
@@ -270,7 +271,7 @@ clq_status clq_strategy_wait(clq_strategy *strategy) { return clq_pool_wait(&str
 clq_status clq_strategy_write(clq_strategy *strategy, size_t variable, const void *from) {
     const clq_variable *v = &strategy->model->variables[variable];
     CLQ_TRY(clq_strategy_failure(strategy));
-    clq_strategy_make_current(strategy, clq_variable_arena(v)); /* what is written now is not averaged again */
+    clq_strategy_make_current(strategy, clq_variable_arena(v)); /* so no later average changes what is written now */
     for (unsigned r = 0; r < strategy->count; r++) {
         const clq_replica *replica = &strategy->replicas[r];
         if (clq_weights_offset(replica->weights, variable) == CLQ_NO_OFFSET) continue;
@@ -305,7 +306,7 @@ clq_status clq_strategy_read_variable(clq_strategy *strategy, unsigned replica, 
                                       void *to) {
     const clq_variable *v = &strategy->model->variables[variable];
     while (clq_weights_offset(strategy->replicas[replica].weights, variable) == CLQ_NO_OFFSET)
-        replica = (replica + 1) % strategy->count; /* who has that stage */
+        replica = (replica + 1) % strategy->count; /* to one that has the variable's stage */
     const clq_arena arena = gradient ? CLQ_ARENA_GRADIENT : clq_variable_arena(v);
     if (clq_replica_has_slice(&strategy->replicas[replica], variable) && (!gradient || strategy->config.plan.update))
         return clq_strategy_read_slices(strategy, arena, variable, to);
@@ -317,7 +318,7 @@ clq_status clq_strategy_read_variable(clq_strategy *strategy, unsigned replica, 
 clq_status clq_strategy_set_apart(clq_strategy *strategy, bool apart) {
     if (apart && strategy->replicas[0].stage)
         return clq_fail(CLQ_ERROR_UNSUPPORTED, "a stage of a model cannot train alone: use strategy mirrored");
-    CLQ_TRY(clq_strategy_wait(strategy)); /* nobody looks at it then */
+    CLQ_TRY(clq_strategy_wait(strategy)); /* then no replica's thread reads `apart` */
     if (apart && strategy->config.plan.updated_elsewhere)
         return clq_fail(CLQ_ERROR_STATE, "replicas of strategy %s cannot train apart: their variables lie in one place",
                         strategy->module->name);
@@ -327,7 +328,7 @@ clq_status clq_strategy_set_apart(clq_strategy *strategy, bool apart) {
 
 /* ---- plans beside the one that the strategy was made for ---- */
 
-/* With several replicas, the failure of one names it, and its stage. */
+/* With several replicas: adds the replica that failed, and its stage, to the failure's detail. */
 static clq_status within_replica(const clq_strategy *strategy, unsigned r, clq_status status) {
     const clq_model *model = strategy->model;
     const clq_stage *stage = strategy->replicas[r].stage;
@@ -340,7 +341,7 @@ static clq_status within_replica(const clq_strategy *strategy, unsigned r, clq_s
 
 clq_status clq_strategy_need_plans(clq_strategy *strategy, clq_mode mode) {
     if (strategy->replicas[strategy->count - 1].plans[mode]) return CLQ_OK;
-    CLQ_TRY(clq_strategy_wait(strategy)); /* nobody works with the memory that they share */
+    CLQ_TRY(clq_strategy_wait(strategy)); /* then nobody uses the memory that a replica's plans share */
     for (unsigned r = 0; r < strategy->count; r++)
         if (!strategy->replicas[r].plans[mode])
             CLQ_TRY(within_replica(strategy, r, clq_replica_make_plan(&strategy->replicas[r], mode)));
@@ -354,7 +355,7 @@ clq_status clq_strategy_prepare_evaluation(clq_strategy *strategy) {
     return CLQ_OK;
 }
 
-/* For these and the batch that ends the update. */
+/* Whether the update can still count these samples, and those of the batch that ends it. */
 static clq_status check_room(const clq_strategy *strategy, size_t samples) {
     CLQ_TRY(clq_accumulation_check(strategy->module, &strategy->config.options));
     if (strategy->accumulated_samples + samples + strategy->config.global_batch <= INT32_MAX) return CLQ_OK;
@@ -365,7 +366,7 @@ static clq_status check_room(const clq_strategy *strategy, size_t samples) {
 static clq_status prepare_accumulation(clq_strategy *strategy, size_t samples) {
     CLQ_TRY(check_room(strategy, samples));
     if (strategy->replicas[strategy->count - 1].adding) return CLQ_OK;
-    CLQ_TRY(clq_strategy_wait(strategy)); /* as of need_plans */
+    CLQ_TRY(clq_strategy_wait(strategy)); /* as in clq_strategy_need_plans */
     for (unsigned r = 0; r < strategy->count; r++)
         if (!strategy->replicas[r].adding)
             CLQ_TRY(within_replica(strategy, r, clq_replica_make_adding(&strategy->replicas[r])));
@@ -405,7 +406,7 @@ clq_status clq_strategy_predict(clq_strategy *strategy, const clq_rows *batch, f
 
 /* ---- life ---- */
 
-/* Whether what is found out on one holds for the other. */
+/* Whether what is measured on one replica holds for the other. */
 static bool is_alike(const clq_replica *a, const clq_replica *b) {
     return a->stage == b->stage && clq_selections_are_shared(a->worker.device, b->worker.device);
 }
@@ -420,7 +421,7 @@ static clq_status tune(clq_strategy *strategy) {
         size_t first = strategy->tune_log.count;
         clq_plan_config plan = clq_replica_plan_config(&strategy->replicas[r], config->plan.mode);
         plan.check_numerics = false;
-        plan.exchange = config->plan.exchange; /* trials are a replica's alone */
+        plan.exchange = config->plan.exchange; /* in trials a replica runs alone */
         plan.joins = (clq_step_sum){.rank = r, .ranks = strategy->count};
         if (alike == r) CLQ_TRY(clq_plan_tune(strategy->model, device, &plan, &how, &strategy->tune_log));
         while (first < strategy->tune_log.count) strategy->tune_log.rows[first++].replica = r;
@@ -434,9 +435,9 @@ static clq_status open_replica(clq_strategy *strategy, unsigned r) {
     return clq_replica_open(replica);
 }
 
-/* No replicas' devices share a context, unless peer copies are asked for. In a context of several devices each buffer
- * belongs to all of them: drivers keep a copy of it on each device and move whole buffers between them, and NVIDIA's is
- * unsafe with several devices in one context. */
+/* The replicas' devices share a context only if the config asks for peer copies. In a context of several devices each
+ * buffer belongs to all devices: drivers keep a copy of the buffer on each device, and move whole buffers between these
+ * copies. NVIDIA's driver is unsafe with several devices in one context. */
 static clq_status open_devices(clq_strategy *strategy, const clq_devices *devices) {
     const bool together = devices->count > 1 && strategy->config.group.transport == CLQ_TRANSPORT_PEER;
     clq_device *opened[CLQ_REPLICAS_MAX];
@@ -445,8 +446,8 @@ static clq_status open_devices(clq_strategy *strategy, const clq_devices *device
     return CLQ_OK;
 }
 
-/* As many as take some ten milliseconds: the poster, and who interrupts it, wait for them. Most commands are steps.
- * Shares that are measured come late by so many. */
+/* How many commands may wait for a replica: as many as take some ten milliseconds, because the poster, and whoever
+ * interrupts it, waits for them. Most commands are steps. New shares take effect only behind these commands. */
 static unsigned commands_ahead(const clq_strategy *strategy, const clq_plan *plan) {
     const double flops_ahead = 1e9;
     const bool measured = clq_shares_are_measured(strategy->shares);
@@ -456,7 +457,8 @@ static unsigned commands_ahead(const clq_strategy *strategy, const clq_plan *pla
 }
 
 clq_status clq_strategy_prepare_shares(clq_strategy *strategy) {
-    /* Any split of a batch fits. All have the same gradient when its norm is measured. */
+    /* Replicas have room for any split by these shares. All have the same gradient when its norm is measured, so
+     * replica 0 measures it, unless each replica measures its own part. */
     CLQ_TRY(clq_shares_create(strategy, &strategy->shares));
     const bool each_a_part = strategy->shards_optimizer && !clq_strategy_adds_squares(strategy);
     for (unsigned r = 0; r < strategy->count; r++) {
@@ -480,7 +482,7 @@ static clq_status open_replicas(clq_strategy *strategy, const clq_devices *devic
     CLQ_TRY(strategy->module->prepare ? strategy->module->prepare(strategy) : clq_strategy_prepare_shares(strategy));
     CLQ_TRY(tune(strategy));
     for (unsigned r = 0; r < count; r++) CLQ_TRY(within_replica(strategy, r, open_replica(strategy, r)));
-    /* What is reported is the first replica's. */
+    /* Reports show the first replica's paths. */
     for (clq_path path = CLQ_PATH_ONE_LAUNCH; path <= CLQ_PATH_UPLOAD_AHEAD; path++)
         (void)clq_paths_decide(&strategy->paths, path, clq_facts_of_replica(strategy, 0));
     if (strategy->module->open) CLQ_TRY(strategy->module->open(strategy));
@@ -490,7 +492,7 @@ static clq_status open_replicas(clq_strategy *strategy, const clq_devices *devic
     return CLQ_OK;
 }
 
-/* By the thread of the replica that failed. */
+/* Called by the thread of the replica that failed. */
 static void abort_exchanges(void *context, const clq_error *error) {
     clq_strategy *strategy = context;
     if (strategy->module->abort) strategy->module->abort(strategy);
@@ -553,7 +555,7 @@ void clq_strategy_destroy(clq_strategy *strategy) {
     for (unsigned r = 0; r < strategy->count; r++) clq_worker_stop(&strategy->replicas[r].worker);
     if (strategy->exchange->close) strategy->exchange->close(strategy);
     if (strategy->module->close) strategy->module->close(strategy);
-    /* Nobody is inside now; their memory lies on the devices that close next. */
+    /* No thread is in a collective now. Communicators have memory on the devices, so the devices close later. */
     for (unsigned i = 0; i < strategy->comm_count; i++) clq_comm_destroy(strategy->comms[i]);
     for (unsigned r = 0; r < strategy->count; r++) clq_replica_close_plans(&strategy->replicas[r]);
     for (unsigned r = 0; r < strategy->count; r++) clq_replica_close(&strategy->replicas[r]);

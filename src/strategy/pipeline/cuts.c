@@ -1,6 +1,6 @@
-/* Where a model is cut into the stages of a pipeline: by its marks, or by what stages are estimated to hold, and how
- * long they take: as was measured, else as is estimated. Estimates are of shapes alone: so that plans are made for
- * stages that fit, and for no others. */
+/* Where a model is cut into the stages of a pipeline: at its marks, or by the memory that stages are estimated to need
+ * and the time that they take. Times are measured; if any is not known, they are estimated. Estimates need shapes
+ * alone, so plans are made only for stages that fit. */
 #include "strategy/pipeline/pipeline.h"
 
 #include <math.h>
@@ -8,11 +8,11 @@
 
 /* ---- estimates ---- */
 
-/* Of a sample, forward: operations. */
+/* The operations of a layer's product in forward, for a sample; 0: the layer has none. */
 static double product_work(const clq_model *model, const clq_model_tensor *y) {
     for (uint32_t v = 0; v < model->variable_count; v++) {
         const clq_variable *variable = &model->variables[v];
-        /* The kernel of a product is read once for each position of the output. */
+        /* A layer's weights are used once for each position of the output. */
         if (variable->layer != y->layer || variable->is_bias || variable->shape.rank < 2) continue;
         return 2.0 * (double)variable->elements *
                ((double)y->elements / (double)variable->shape.dims[variable->shape.rank - 1]);
@@ -24,15 +24,15 @@ static double tensor_work(const clq_model *model, uint32_t id) {
     const clq_model_tensor *y = &model->tensors[id - 1];
     double moved = (double)y->elements;
     for (uint32_t i = 0; i < y->input_count; i++) moved += (double)clq_model_input_of(model, y, i)->elements;
-    /* Backward: gradients of input and weights, as much each as forward. */
+    /* Backward computes the gradients of inputs and of weights; each takes as much work as forward. */
     return 3 * (product_work(model, y) + CLQ_OPERATIONS_PER_BYTE * moved * (double)clq_dtype_bytes(CLQ_F32));
 }
 
-/* Of all tensors in front of one. */
+/* Sums over all tensors in front of a tensor. */
 typedef struct sums {
     double work;
-    uint64_t kept;           /* bytes of a sample that backward wants */
-    uint64_t trained, state; /* bytes of variables, each with the first tensor of its layer */
+    uint64_t kept;           /* bytes of a sample that are kept for backward */
+    uint64_t trained, state; /* bytes of variables; a layer's variables count at its first tensor */
 } sums;
 
 static bool is_first_of_layer(const clq_model *model, uint32_t id) {
@@ -53,7 +53,7 @@ static void add_tensor(const clq_model *model, const clq_cut_wishes *wishes, uin
     }
 }
 
-/* sums[id], from 1 on; caller frees with clq_free. NULL: there is no memory. */
+/* Returns sums by tensor id, from 1 to one behind the last; the caller frees them with clq_free. NULL: no memory. */
 static sums *add_up(const clq_model *model, const clq_cut_wishes *wishes) {
     sums *all = clq_alloc((size_t)model->tensor_count + 2, sizeof *all);
     for (uint32_t id = 1; all && id <= model->tensor_count; id++) {
@@ -63,7 +63,7 @@ static sums *add_up(const clq_model *model, const clq_cut_wishes *wishes) {
     return all;
 }
 
-/* A stage, as it is estimated. */
+/* What a stage is estimated to need. */
 typedef struct estimate {
     double work;   /* of a sample */
     double memory; /* bytes */
@@ -77,7 +77,7 @@ static estimate estimate_stage(const clq_model *model, const sums *all, const cl
         (double)clq_cut_bytes(model, &stage->after, false) + (double)clq_cut_bytes(model, &stage->after, true);
     const double trained = (double)(end->trained - begin->trained), batch = (double)wishes->micro_batch;
     unsigned flights = 1, arenas = 1;
-    if (wishes->trains) { /* for parameters, for gradients, and the optimizer's */
+    if (wishes->trains) { /* arenas: parameters, gradients, and the optimizer's slots */
         flights = clq_pipeline_in_flight(index, wishes->stages, wishes->micro_batches);
         arenas = 2 + wishes->slots;
     }
@@ -112,22 +112,22 @@ static clq_status use_marks(const clq_model *model, const clq_cut *cuts, size_t 
 
 /* ---- the best cuts ---- */
 
-/* Candidate ends of stages: 0 is the model's beginning, then its cuts, then its end. */
+/* ends: the candidate ends of stages. The first is the model's beginning; then come its cuts; the last is its end. */
 typedef struct search {
     const clq_model *model;
     const clq_cut_wishes *wishes;
     clq_cut *ends;
     size_t count; /* of ends */
     sums *all;
-    double *seconds;               /* (replicas, count) of a micro-batch, up to each end; NULL: some are not known */
-    double *cost;                  /* (stages + 1, count) of the best way to have that many stages end there */
-    size_t *from;                  /* likewise: where the last of them begins */
-    double work_most, memory_most; /* of a stage, above which it is not taken */
+    double *seconds;               /* (replicas, count) a micro-batch's time up to each end; NULL: some are not known */
+    double *cost;                  /* (stages + 1, count) the least cost of that many stages that end there */
+    size_t *from;                  /* likewise: the end at which the last of these stages begins */
+    double work_most, memory_most; /* limits: a stage above one of them is not taken */
 } search;
 
 typedef enum aim { LEAST_FULL, LEAST_WORK, FEWEST_BYTES } aim;
 
-/* Up to an end, on a replica's device; negative: it is not known. */
+/* Seconds of the model's parts up to an end, on a replica's device; negative: not known. */
 static double seconds_before(const search *t, unsigned replica, size_t end) {
     double seconds = 0;
     for (size_t e = 0; e < end; e++) {
@@ -139,7 +139,7 @@ static double seconds_before(const search *t, unsigned replica, size_t end) {
     return seconds;
 }
 
-/* Where all parts were measured. */
+/* Sets t->seconds, if all parts were measured. */
 static clq_status take_times(search *t) {
     const unsigned replicas = t->wishes->replicas;
     for (unsigned r = 0; r < replicas; r++)
@@ -152,7 +152,8 @@ static clq_status take_times(search *t) {
     return CLQ_OK;
 }
 
-/* Of a stage from end a to end b, on its slowest device: as it was measured as one, else its parts' together. */
+/* Seconds of a stage from end a to end b, on its slowest device: as measured for the stage; if the stage was not
+ * measured, the sum of its parts. */
 static double time_of(const search *t, unsigned stage, size_t a, size_t b) {
     double most = 0;
     for (unsigned r = stage; r < t->wishes->replicas; r += t->wishes->stages) {
@@ -163,7 +164,7 @@ static double time_of(const search *t, unsigned stage, size_t a, size_t b) {
     return most;
 }
 
-/* The cost of stages that end at b, if the last begins at a and those before it cost so much. */
+/* The cost of stages that end at b, if the last stage begins at a and the stages before it cost `before`. */
 static double cost_of(const search *t, aim to, unsigned stage, size_t a, size_t b, double before) {
     const clq_stage made = {t->ends[a], t->ends[b]};
     estimate e = estimate_stage(t->model, t->all, &made, t->wishes, stage);
@@ -173,13 +174,13 @@ static double cost_of(const search *t, aim to, unsigned stage, size_t a, size_t 
     if (t->seconds) e.work = time_of(t, stage, a, b);
     if (to == LEAST_WORK) return CLQ_MAX(before, e.work);
     if (e.work > t->work_most) return (double)INFINITY;
-    /* Of as many bytes: stages that are alike, whose squares add up to the least. */
+    /* If cuts have the same bytes, the most even stages win: the sum of their squares is the least. */
     const double part = t->work_most > 0 ? e.work / t->work_most : 0, unlike = part * part * 1e-3;
     return before + unlike + (double)clq_cut_bytes(t->model, &t->ends[b], false) +
            (double)clq_cut_bytes(t->model, &t->ends[b], true);
 }
 
-/* By dynamic programming over the ends of stages; the least cost of all. */
+/* Finds the best stages by dynamic programming over their ends. Returns the least cost. */
 static double solve(search *t, aim to) {
     const unsigned stages = t->wishes->stages;
     for (size_t b = 0; b < t->count; b++) t->cost[b] = b == 0 ? 0 : (double)INFINITY;
@@ -198,8 +199,8 @@ static double solve(search *t, aim to) {
     return t->cost[stages * t->count + t->count - 1];
 }
 
-/* First what fits, or is the least too large; then the least work of the stage that has the most; then, of what is
- * nearly as good, the fewest bytes. */
+/* First finds how full devices must be: stages that fit, or exceed their memory the least. Then finds the least work of
+ * the slowest stage. Then, among stages that are nearly as good, takes those with the fewest bytes across cuts. */
 static void find_best(search *t, clq_stage *stages) {
     static const double nearly = 1.05;
     t->memory_most = CLQ_MAX(solve(t, LEAST_FULL), 1.0) * (1 + 1e-12);

@@ -1,13 +1,13 @@
-/* From one stage's device to the next one's. A slot is memory of the host: the sender's device writes it, and the
- * receiver's reads it. Where neither device shares the host's memory there are two pieces of it, each pinned for one of
- * the devices, and the receiver's thread copies (docs/decisions/016). */
+/* Transfers between the devices of two neighbouring stages. A slot is host memory: the sender's device writes it, and
+ * the receiver's device reads it. If neither device shares the host's memory, a slot has two buffers, each pinned for
+ * one of the devices, and the receiver's thread copies from one to the other (docs/decisions/016). */
 #include "strategy/pipeline/pipeline.h"
 
 #include <string.h>
 
-/* sent, taken: events of the devices' transfers, used again. */
+/* sent, taken: the events of the last transfers into the slot and out of it; reused. NULL: there were none yet. */
 typedef struct slot {
-    clq_buffer *memory, *other; /* other: the receiver's piece; NULL: it reads `memory` */
+    clq_buffer *memory, *other; /* other: the receiver's buffer; NULL: the receiver reads `memory` */
     clq_event *sent, *taken;
 } slot;
 
@@ -16,21 +16,21 @@ struct clq_pipe {
     unsigned count; /* tensors */
     struct {
         unsigned index;       /* in the cut */
-        size_t row_bytes, at; /* at: in a slot */
+        size_t row_bytes, at; /* at: offset in a slot, in bytes */
     } tensors[CLQ_CROSSINGS_MAX];
     slot slots[CLQ_PIPE_SLOTS];
     const clq_device *from, *to;
     double deadline_s;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    uint64_t sent, taken; /* slots so far; under `lock`, as what follows */
+    uint64_t sent, taken; /* slots filled and taken so far; changed under `lock` */
     bool has_lock;
     atomic_bool aborted;
 };
 
 /* ---- life ---- */
 
-/* Gives the bytes of a slot. */
+/* Places the pipe's tensors in a slot, and returns the slot's bytes. */
 static size_t lay_out(clq_pipe *pipe, const clq_pipe_config *config) {
     size_t bytes = 0;
     for (unsigned i = 0; i < config->cut->count; i++) {
@@ -79,7 +79,7 @@ void clq_pipe_destroy(clq_pipe *pipe) {
     for (unsigned i = 0; i < CLQ_PIPE_SLOTS; i++) {
         clq_event_destroy(pipe->slots[i].sent);
         clq_event_destroy(pipe->slots[i].taken);
-        /* Without a second piece the receiver's commands read the sender's. */
+        /* Without a second buffer, commands of the lost receiver may still read this one. */
         if (pipe->slots[i].memory && !pipe->slots[i].other && clq_device_lost(pipe->to))
             clq_buffer_keep(pipe->slots[i].memory);
         clq_buffer_destroy(pipe->slots[i].memory);
@@ -118,7 +118,7 @@ static clq_status await_turn(clq_pipe *pipe, bool sender, double until) {
                     clq_device_label(sender ? pipe->to : pipe->from), sender ? "took" : "sent", pipe->deadline_s);
 }
 
-/* event NULL: there were no rows. */
+/* event NULL: there was no transfer, since no rows were sent or the slot is new. */
 static clq_status await_transfer(const clq_pipe *pipe, clq_event *event, double until) {
     bool complete = !event;
     if (event) CLQ_TRY(clq_event_look(event, &complete));
@@ -173,7 +173,7 @@ clq_status clq_pipe_receive(clq_pipe *pipe, clq_queue *queue, const clq_plan *pl
         CLQ_TRY(clq_queue_write_after(queue, clq_plan_crossing(plan, pipe->receives, pipe->tensors[i].index), 0, from,
                                       bytes, &(clq_order){.done = i + 1 == pipe->count ? &s->taken : NULL}));
     }
-    CLQ_TRY(clq_queue_flush(queue)); /* the sender waits for it before it uses the slot again */
+    CLQ_TRY(clq_queue_flush(queue)); /* before it uses the slot again, the sender waits for this transfer */
     go_on(pipe, &pipe->taken);
     return CLQ_OK;
 }

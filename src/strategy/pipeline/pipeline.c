@@ -15,12 +15,12 @@ static unsigned stage_of(const clq_replica *replica) {
 
 /* ---- micro-batches ---- */
 
-/* A replica's rows of a batch, in micro-batches that differ by a sample at most. */
+/* A replica's rows of a batch, in `count` micro-batches whose sizes differ by one sample at most. */
 typedef struct pass {
     clq_replica *replica;
     const clq_command *command;
     clq_staging *rows; /* NULL: none */
-    clq_segment last;  /* of forward */
+    clq_segment last;  /* the last segment that a forward pass runs */
     unsigned stage, stages, count;
 } pass;
 
@@ -37,8 +37,8 @@ static uint32_t first_row(const pass *p, unsigned micro_batch) {
     return (uint32_t)((uint64_t)p->command->params.count * micro_batch / p->count);
 }
 
-/* The gradient of a batch is the sum of its micro-batches', behind that of the batches before that make one update with
- * it. Only the last micro-batch makes a mean of what is the sum of all. */
+/* Micro-batches add up their gradients; if batches are accumulated, they also add to the sum of the batches before.
+ * Only the last micro-batch gets the command's factor, which in an update's last batch turns the sum into the mean. */
 static float sum_factor(const pass *p, unsigned micro_batch) {
     const float factor = p->command->params.sum_factor;
     if (micro_batch == 0 && factor == 0.0f) return 0;
@@ -78,7 +78,7 @@ static clq_status send(clq_replica *replica, clq_pipe *pipe, const clq_plan *pla
     return note_wait(replica, began, what, count);
 }
 
-/* Up to the end of p->last; a last stage in training goes on to the end of backward. */
+/* Runs a plan up to the end of segment p->last. In training, the last stage also runs backward here. */
 static clq_status forward(const pass *p, clq_plan *plan, unsigned micro_batch) {
     clq_replica *replica = p->replica;
     const clq_pipeline_part *before = previous(p);
@@ -104,7 +104,7 @@ static clq_status backward(const pass *p, clq_plan *plan, unsigned micro_batch) 
     return send(replica, before ? before->gradients : NULL, plan, count, "send gradients");
 }
 
-/* A batch may have fewer samples than there are micro-batches: the rows of metrics of the others are made zero. */
+/* If a batch has fewer samples than there are micro-batches, sets the rows of metrics of the missing ones to zero. */
 static clq_status clear_rows(const pass *p, clq_plan *plan) {
     const unsigned micro_batches = pipeline_of(p->replica->strategy)->micro_batches;
     size_t first, end;
@@ -121,7 +121,7 @@ static clq_status clear_rows(const pass *p, clq_plan *plan) {
 
 /* ---- steps ---- */
 
-/* At the end of a command. Whoever waits for a replica later waits for its queue, without a deadline. */
+/* Called at the end of a command: whoever waits for the replica later waits for its queue, without a deadline. */
 static clq_status await_sent(const clq_replica *replica) {
     const clq_pipeline_part *part = part_of(replica);
     CLQ_TRY(clq_pipe_await_sent(part->values));
@@ -132,7 +132,7 @@ static clq_status run_micro_batches(clq_replica *replica, const clq_command *com
     const clq_pipeline_part *part = part_of(replica);
     pass p;
     CLQ_TRY(begin_pass(replica, command, &p));
-    if (p.stage + 1 == p.stages) p.last = CLQ_SEGMENT_BACKWARD; /* nothing comes between */
+    if (p.stage + 1 == p.stages) p.last = CLQ_SEGMENT_BACKWARD; /* it waits for no gradients */
     for (unsigned i = 0; i < 2 * p.count; i++) {
         const clq_turn turn = clq_pipeline_turn(p.stage, p.stages, p.count, i);
         clq_plan *plan = part->flights[turn.micro_batch % part->flight_count];
@@ -149,9 +149,9 @@ static clq_status gradients(clq_replica *replica, const clq_command *command) {
 
 static clq_status step(clq_replica *replica, const clq_command *command) {
     clq_step_params params = command->params;
-    params.count = 0; /* the update is about none; a plan is not made for so many */
+    params.count = 0; /* the update reads no samples, and the batch may exceed the plan's capacity */
     CLQ_TRY(run_micro_batches(replica, command));
-    CLQ_TRY(clq_peers_add_up_gradients(replica)); /* of the other pipelines */
+    CLQ_TRY(clq_peers_add_up_gradients(replica)); /* over all pipelines */
     CLQ_TRY(clq_replica_apply(replica, &params));
     return await_sent(replica);
 }
@@ -192,7 +192,8 @@ static clq_status check_model(const clq_model *model) {
     return CLQ_OK;
 }
 
-/* So many that the time in which stages wait is a fifth, of some samples each. */
+/* Four micro-batches for each stage: stages then wait for about a fifth of the time. Fewer, but at least one for each
+ * stage, if micro-batches would have fewer than samples_least samples. */
 static unsigned default_micro_batches(unsigned stages, size_t share) {
     static const size_t samples_least = 4;
     return (unsigned)CLQ_MAX(CLQ_MIN(4 * (size_t)stages, share / samples_least), CLQ_MIN((size_t)stages, share));
@@ -223,7 +224,7 @@ static bool updates_by_squares(const clq_strategy *strategy) {
     return strategy->config.plan.update && clq_updates_by_squares(&strategy->config.plan.update_options);
 }
 
-/* Of each stage, over the devices of all processes. */
+/* Sets each stage's memory to the least over all processes. */
 static clq_status find_least_memory(clq_world *world, clq_cut_wishes *wishes) {
     uint64_t *all = clq_alloc(clq_world_size(world), sizeof wishes->memory);
     clq_status status = clq_world_check(world, all ? CLQ_OK : CLQ_ERROR_MEMORY);
@@ -235,7 +236,7 @@ static clq_status find_least_memory(clq_world *world, clq_cut_wishes *wishes) {
     return status;
 }
 
-/* Processes measure times of their own: all cut as rank 0 does. */
+/* Each process measures its own times, so all processes take the cuts of rank 0. */
 static clq_status choose_cuts(clq_strategy *strategy, clq_cut_wishes *wishes) {
     clq_world *world = strategy->config.world;
     clq_pipeline *pipeline = pipeline_of(strategy);
@@ -267,7 +268,8 @@ static clq_status cut_model(clq_strategy *strategy) {
         replica->stage = &pipeline->cut[r % pipeline->stages];
         replica->plan_capacity = wishes.micro_batch;
         replica->metric_rows = pipeline->micro_batches;
-        /* All pipelines have the same gradient. Where updates go by its squares, each stage gets the squares of all. */
+        /* All pipelines have the same gradient, so the first one measures it. If updates use its squares, each stage
+         * gets the sum of all stages' squares, so only the first stage reports them. */
         replica->measures_norms = r == 0 || (r < pipeline->stages && !updates_by_squares(strategy));
     }
     return CLQ_OK;
@@ -293,7 +295,7 @@ static void abort_pipes(clq_strategy *strategy) {
     }
 }
 
-/* One for each micro-batch that a stage holds at once. */
+/* Makes a plan for each micro-batch that the stage holds at once. */
 static clq_status open_flights(clq_replica *replica) {
     const clq_pipeline *pipeline = pipeline_of(replica->strategy);
     clq_pipeline_part *part = part_of(replica);
@@ -302,7 +304,7 @@ static clq_status open_flights(clq_replica *replica) {
     const unsigned flights = clq_pipeline_in_flight(stage_of(replica), pipeline->stages, pipeline->micro_batches);
     clq_plan_config config = clq_replica_plan_config(replica, CLQ_MODE_TRAIN);
     config.metrics_of = replica->plan;
-    /* The update is the first one's. */
+    /* Only the first plan makes the update. */
     config.gradient_norms = false;
     config.updated_elsewhere = true;
     replica->flights = flights;
@@ -313,7 +315,7 @@ static clq_status open_flights(clq_replica *replica) {
     return CLQ_OK;
 }
 
-/* To the stage behind the replica's. */
+/* Makes the pipes between the replica's stage and the next one. */
 static clq_status open_pipes(clq_replica *replica, double deadline_s) {
     clq_pipeline_part *part = part_of(replica);
     const clq_replica *next = replica + 1;
@@ -331,7 +333,7 @@ static clq_status open_pipes(clq_replica *replica, double deadline_s) {
     return clq_pipe_create(&config, &part->gradients);
 }
 
-/* Of all stages of a pipeline, which add up what each measures of its gradient. */
+/* Makes a communicator of a pipeline's stages, which add up the squares that each measures of its gradient. */
 static clq_status open_row(clq_strategy *strategy, unsigned number) {
     clq_pipeline *pipeline = pipeline_of(strategy);
     if (pipeline->stages == 1 || !updates_by_squares(strategy)) return CLQ_OK;
@@ -344,7 +346,7 @@ static clq_status add_up_squares(void *context, clq_queue *queue, clq_buffer *va
                                values, 0, values, 0, count, CLQ_F32);
 }
 
-/* A stage has whole variables: only what clips by all of them is a sum over stages. */
+/* A stage has whole variables. So squares are summed over stages only if updates need those of all variables. */
 static clq_step_sum add_squares(const clq_strategy *strategy, const clq_replica *replica) {
     if (!updates_by_squares(strategy)) return (clq_step_sum){0};
     return (clq_step_sum){stage_of(replica), pipeline_of(strategy)->stages, add_up_squares, (void *)replica};

@@ -1,5 +1,6 @@
 /* The parts of the pipelined strategy. Private to pipeline.c (steps), pipe.c (transfers), cuts.c (where a model is
- * cut), stage_times.c (how long its parts take) and schedule.c (who does what when).
+ * cut), stage_times.c (how long its parts take), schedule.c (the order of each stage's work), stage_info.c (reports),
+ * and modules/part.c, which cuts a model, too.
  *
  * Replicas form pipelines of `stages` each: replica p * stages + s is stage s of pipeline p. */
 #ifndef CLQ_STRATEGY_PIPELINE_H
@@ -9,13 +10,14 @@
 
 /* ---- transfers (pipe.c) ---- */
 
-/* A one-way channel for what crosses a cut, from one stage's device to the next one's, through slots in the host's
- * memory. The thread at each end is one replica's. */
+/* A one-way channel for tensors that cross a cut, from one stage's device to that of the stage on the other side,
+ * through slots in host memory. Each end is used by the thread of one replica. */
 typedef struct clq_pipe clq_pipe;
 enum { CLQ_PIPE_SLOTS = 3 };
 
-/* For tensors of a cut, each of at most `capacity` rows; gradients: only of those that have one. from, to: the plan at
- * each end is of that device. deadline_s: how long an end waits for the other. */
+/* The pipe carries the tensors of `cut`, each with at most `capacity` rows. gradients: it carries the gradients of the
+ * tensors that have one. from, to: the devices of the sending and the receiving plan. deadline_s: how many seconds an
+ * end waits for the other. */
 typedef struct clq_pipe_config {
     const clq_model *model;
     const clq_cut *cut;
@@ -25,47 +27,49 @@ typedef struct clq_pipe_config {
     double deadline_s;
 } clq_pipe_config;
 clq_status clq_pipe_create(const clq_pipe_config *config, clq_pipe **out);
-void clq_pipe_destroy(clq_pipe *pipe); /* takes NULL; no thread is in it, and both queues are finished or lost */
-/* Enqueues the transfer of `count` rows of what the plan sends to the next slot, and flushes. Waits only while no slot
- * is free. Errors: TIMEOUT (the other end took nothing), ABORTED, those of transfers. */
+void clq_pipe_destroy(clq_pipe *pipe); /* takes NULL; no thread uses it, and both queues are finished or lost */
+/* Enqueues the transfer of `count` rows of what the plan sends into the next slot, and flushes the queue. Waits only
+ * while no slot is free. Errors: TIMEOUT (the other end took nothing), ABORTED, those of transfers. */
 clq_status clq_pipe_send(clq_pipe *pipe, clq_queue *queue, const clq_plan *plan, uint32_t count);
-/* Waits until the next slot is filled, and enqueues its transfer to where the plan reads it. Errors: likewise. */
+/* Waits until the next slot is filled, and enqueues the transfer of `count` rows from the slot to the buffers that the
+ * plan reads. Errors: likewise. */
 clq_status clq_pipe_receive(clq_pipe *pipe, clq_queue *queue, const clq_plan *plan, uint32_t count);
-/* Waits until the device has finished the last transfer to a slot. By the sender, so that a device that hangs is found
- * by the deadline. Errors: likewise. pipe NULL: nothing. */
+/* Called by the sender: waits until its device has finished its last transfer into a slot, so that the deadline finds a
+ * device that hangs. Errors: likewise. pipe NULL: does nothing. */
 clq_status clq_pipe_await_sent(clq_pipe *pipe);
-/* Ends the waits of both ends, for good. From any thread. */
+/* Ends the waits of both ends, for good. Called from any thread. */
 void clq_pipe_abort(clq_pipe *pipe); /* takes NULL */
 
 /* ---- how long parts of a model take (stage_times.c) ---- */
 
-/* Of tensors [begin, end), as a stage: seconds of a micro-batch. */
+/* How long a micro-batch takes in a stage that has tensors [begin, end). */
 typedef struct clq_stage_time {
     uint32_t begin, end;
     clq_plan_seconds seconds;
 } clq_stage_time;
-/* What is known of a device. Start with {0}, end with clq_free(items). */
+/* The times that are known on a device. Start with {0}, end with clq_free(items). */
 typedef struct clq_stage_times {
     clq_stage_time *items;
     size_t count, capacity;
-    double spent_s; /* in measuring them now */
+    double spent_s; /* seconds spent on measuring, in this process */
 } clq_stage_times;
-/* NULL: it was not measured as one. */
+/* The time of the stage with tensors [begin, end). NULL: this stage was not measured. */
 const clq_plan_seconds *clq_stage_times_find(const clq_stage_times *times, uint32_t begin, uint32_t end);
 
-/* What times are of: a model's micro-batches on devices like this one. config: of a micro-batch; its stage is not read.
- * Borrowed. */
+/* What the times are measured for: a model's micro-batches, on devices like this one. config: of a plan for
+ * a micro-batch; config.stage is not read. Borrowed. */
 typedef struct clq_stage_timing {
     const clq_model *model;
     clq_device *device;
     clq_plan_config config;
     const char *settings; /* clq_strategy_config.stage_settings */
 } clq_stage_timing;
-/* What is kept beside built kernels: where nothing is, nothing. times: {0}. */
+/* Reads the times that are kept beside built kernels. times: {0}, and stays so if none are kept. */
 clq_status clq_stage_times_recall(const clq_stage_timing *of, clq_stage_times *times);
-/* Measures those of the stages that are not known, and keeps all; ends early at the end of tune's budget. What a device
- * has no room for, or no kernels, stays unknown. Where nothing can be kept, nothing is measured or, with a warning,
- * known. */
+/* Measures the stages whose times are not known, and keeps all times beside built kernels. Ends early if the next
+ * measurement may exceed tune's budget. If a device has no room for a stage, or no kernels, the stage's time stays
+ * unknown. If the device has no place to keep times, nothing is measured. If keeping fails, all times are dropped, with
+ * a warning. */
 clq_status clq_stage_times_measure(const clq_stage_timing *of, const clq_tune_config *tune, const clq_stage *stages,
                                    size_t count, clq_stage_times *times);
 
@@ -77,56 +81,58 @@ typedef struct clq_cut_wishes {
     uint32_t micro_batch; /* samples */
     unsigned micro_batches;
     bool trains;
-    unsigned slots; /* of the optimizers */
+    unsigned slots; /* the optimizers' slots for each parameter */
     size_t sample_bytes;
-    uint64_t memory[CLQ_REPLICAS_MAX]; /* the most that each stage may take */
-    unsigned replicas;                 /* that have times: replica r is of stage r % stages; 0: none */
+    uint64_t memory[CLQ_REPLICAS_MAX]; /* bytes that each stage may take at most */
+    unsigned replicas;                 /* how many have times; replica r has stage r % stages. 0: no times */
     const clq_stage_times *times[CLQ_REPLICAS_MAX];
 } clq_cut_wishes;
-/* The stages of a model: cut at its marks (clq_pipeline_cut); or, where it has none, so that all stages fit and the
- * slowest stage takes the least time. Of cuts that are about as good, those with the fewest bytes that cross. A stage
- * takes as long as was measured on its slowest device, or as its parts together; where a part's time is not known of
- * some device, all go by estimates. stages: room for wishes->stages. basis: may be NULL. Errors: ARGUMENT (the model
- * has too few parts, or other marks; a mark where it cannot be cut), MEMORY. */
+/* Cuts a model into stages. A model with marks (clq_pipeline_cut) is cut at its marks. Any other model is cut so that
+ * all stages fit and the slowest stage takes the least time; among cuts that are about as good, the fewest bytes cross.
+ * A stage's time is the time measured on its slowest device; if this stage was not measured, the sum of its parts'
+ * times. If any part's time is not known on any device, all stages are compared by estimates instead. stages: room for
+ * wishes->stages. basis: may be NULL. Errors: ARGUMENT (the model has too few parts, or another number of marks; or it
+ * cannot be cut at a mark), MEMORY. */
 clq_status clq_choose_cuts(const clq_model *model, const clq_cut_wishes *wishes, clq_stage *stages,
                            clq_cut_basis *basis);
-/* A model's smallest parts, as stages: between each two neighbours of its cuts. Caller frees with clq_free. */
+/* A model's smallest parts, as stages: one between each two neighbouring cuts. The caller frees *out with clq_free. */
 clq_status clq_model_parts(const clq_model *model, clq_stage **out, size_t *count);
 
 /* ---- who does what when (schedule.c) ----
- * One forward, one backward (Narayanan et al., "PipeDream", 2019; Fan et al., "DAPPLE", 2021): stage s of P begins with
- * P - 1 - s micro-batches forward; then each forward is followed by a backward; so it holds at most P - s of them. */
+ * One forward, one backward (1F1B: Narayanan et al., "PipeDream", 2019; Fan et al., "DAPPLE", 2021): stage s of P
+ * begins with P - 1 - s forward passes. Then a backward pass follows each forward pass. So the stage holds at most
+ * P - s micro-batches at once. */
 typedef struct clq_turn {
     bool backward;
     unsigned micro_batch;
 } clq_turn;
-/* Turn `index` of 2 * count. */
+/* What a stage does in turn `index` of its 2 * count turns. */
 clq_turn clq_pipeline_turn(unsigned stage, unsigned stages, unsigned count, unsigned index);
-unsigned clq_pipeline_in_flight(unsigned stage, unsigned stages, unsigned count); /* micro-batches at once, at most */
-/* The share of the time in which a stage has nothing to do, by the stages' times of one micro-batch, forward[] and
- * backward[]: 0 to 1. Equal times: (P - 1) / (count + P - 1). */
+unsigned clq_pipeline_in_flight(unsigned stage, unsigned stages, unsigned count); /* the most micro-batches at once */
+/* The fraction of the time, 0 to 1, in which stages have nothing to do. forward[], backward[]: each stage's time for
+ * one micro-batch. With equal times it is (P - 1) / (count + P - 1). */
 double clq_pipeline_bubble(unsigned stages, unsigned count, const double *forward, const double *backward);
 
 /* ---- the strategy ---- */
 
 typedef struct clq_pipeline_part {       /* of a replica */
-    clq_plan *flights[CLQ_REPLICAS_MAX]; /* the first is the replica's own plan */
+    clq_plan *flights[CLQ_REPLICAS_MAX]; /* a plan for each micro-batch held at once; the first is the replica's own */
     unsigned flight_count;
-    clq_pipe *values, *gradients; /* to the next stage, and back from there; NULL: there is none, or nothing crosses */
+    clq_pipe *values, *gradients; /* to the next stage; back from it. NULL: no next stage, or no gradients come back */
 } clq_pipeline_part;
 
 typedef struct clq_pipeline {
     unsigned stages, pipelines, micro_batches;
     clq_stage cut[CLQ_REPLICAS_MAX];         /* by stage */
     clq_cut_basis basis;                     /* of these cuts */
-    clq_stage_times times[CLQ_REPLICAS_MAX]; /* by replica, of the first of each kind of device */
-    unsigned kind_of[CLQ_REPLICAS_MAX];      /* the replica that has a replica's times */
-    clq_comm *rows[CLQ_REPLICAS_MAX]; /* by pipeline, of its stages; NULL unless gradients are clipped by a norm */
+    clq_stage_times times[CLQ_REPLICAS_MAX]; /* by replica; filled for the first replica of each kind of device */
+    unsigned kind_of[CLQ_REPLICAS_MAX];      /* by replica: the replica whose `times` hold for it */
+    clq_comm *rows[CLQ_REPLICAS_MAX]; /* by pipeline, over its stages; NULL: updates need no sum of their squares */
     clq_pipeline_part parts[CLQ_REPLICAS_MAX];
 } clq_pipeline;
 
-/* Cuts the model of a strategy, whose devices are open and have no plans: by times that are kept and, where it tunes,
- * that are measured now, which become those of the wishes (stage_times.c). */
+/* Cuts a strategy's model, once its devices are open and before any has a plan (stage_times.c). Uses the times that are
+ * kept; if the strategy tunes, missing times are measured first. Sets the replicas and times of the wishes. */
 clq_status clq_pipeline_choose_cuts(clq_strategy *strategy, clq_cut_wishes *wishes);
 
 #endif

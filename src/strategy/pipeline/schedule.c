@@ -1,4 +1,4 @@
-/* One forward, one backward: as arithmetic. */
+/* The schedule "one forward, one backward", as arithmetic. */
 #include "strategy/pipeline/pipeline.h"
 
 static unsigned warm_up(unsigned stage, unsigned stages, unsigned count) { return CLQ_MIN(stages - 1 - stage, count); }
@@ -15,18 +15,18 @@ unsigned clq_pipeline_in_flight(unsigned stage, unsigned stages, unsigned count)
     return CLQ_MIN(stages - stage, CLQ_MAX(count, 1u));
 }
 
-/* When turns end; of each stage the last CLQ_REPLICAS_MAX ones, which is as many as wait for another stage. */
+/* Simulates when turns end. Keeps each stage's last `stages` micro-batches, as many as another stage may wait for. */
 typedef struct simulation {
     unsigned stages, count;
     const double *seconds[2];                            /* forward, backward */
-    double hop_s;                                        /* until a stage that waited for another goes on */
-    unsigned turns[CLQ_REPLICAS_MAX];                    /* so far, by stage */
-    unsigned done[2][CLQ_REPLICAS_MAX];                  /* likewise, forward and backward */
-    double ended[2][CLQ_REPLICAS_MAX][CLQ_REPLICAS_MAX]; /* of a micro-batch, round and round */
+    double hop_s;                                        /* until a stage that waited for another one goes on */
+    unsigned turns[CLQ_REPLICAS_MAX];                    /* by stage: turns so far */
+    unsigned done[2][CLQ_REPLICAS_MAX];                  /* by stage: forward and backward turns so far */
+    double ended[2][CLQ_REPLICAS_MAX][CLQ_REPLICAS_MAX]; /* by stage, and by micro-batch modulo `stages` */
     double free_at[CLQ_REPLICAS_MAX];
 } simulation;
 
-/* False where the stage's next turn waits for one that is not known yet. */
+/* Carries out a stage's next turn. False: it has none left, or the turn waits for one whose end is not known yet. */
 static bool advance(simulation *t, unsigned stage) {
     if (t->turns[stage] == 2 * t->count) return false;
     const clq_turn turn = clq_pipeline_turn(stage, t->stages, t->count, t->turns[stage]);

@@ -1,7 +1,7 @@
 /* What the stages of a pipeline are, for reports. */
 #include "strategy/pipeline/pipeline.h"
 
-/* As cuts.c has it for estimates. */
+/* Work as in the estimates of cuts.c: operations, with a moved byte as CLQ_OPERATIONS_PER_BYTE. */
 static double work_of(const clq_plan *plan, clq_segment first, clq_segment last) {
     size_t begin, end, unused;
     double work = 0;

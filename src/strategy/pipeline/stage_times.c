@@ -1,5 +1,5 @@
-/* How long parts of a model take on a device, as was measured and is kept beside built kernels. Only tuning measures:
- * every other run goes by what is kept, so that it cuts as the run before it. */
+/* How long parts of a model take on a device. These times are measured, and kept beside built kernels. Only tuning
+ * measures. Every other run uses the kept times, so that it cuts a model as the run before it did. */
 #include "strategy/pipeline/pipeline.h"
 
 const clq_plan_seconds *clq_stage_times_find(const clq_stage_times *times, uint32_t begin, uint32_t end) {
@@ -50,7 +50,7 @@ static clq_status keep(const clq_stage_timing *of, clq_stage_times *times) {
 
 /* ---- measuring ---- */
 
-/* In place of what was known. */
+/* Adds a stage's time, or replaces the time that was known. */
 static clq_status add(clq_stage_times *times, const clq_stage *stage, const clq_plan_seconds *seconds) {
     clq_stage_time *item = times->items, *end = times->items + times->count;
     while (item < end && (item->begin != stage->before.at || item->end != stage->after.at)) item++;
@@ -105,7 +105,7 @@ static clq_stage_timing timing_of(const clq_strategy *strategy, unsigned replica
                            .config = strategy->config.plan,
                            .settings = strategy->config.stage_settings};
     of.config.capacity = micro_batch;
-    of.config.accumulates = true; /* as of each stage's plan (clq_replica_plan_config) */
+    of.config.accumulates = true; /* as in each stage's plan (clq_replica_plan_config) */
     return of;
 }
 
@@ -115,8 +115,9 @@ static clq_status measure_parts(const clq_stage_timing *of, const clq_tune_confi
     return clq_stage_times_measure(of, tune, parts, count, times);
 }
 
-/* Stages that were not measured as one yet are, until the choice stands; what their parts take is not all: launches
- * of neighbours are fused. */
+/* Measures the model's parts, and chooses stages by these times. The sum of the parts is only near a stage's time,
+ * because launches of neighbouring parts are fused. So the chosen stages are measured, and stages are chosen again, in
+ * several rounds, until the choice stands. */
 static clq_status measure_stages(clq_strategy *strategy, const clq_cut_wishes *wishes) {
     enum { ROUNDS = 16 };
     clq_pipeline *pipeline = strategy->own;
@@ -127,7 +128,7 @@ static clq_status measure_stages(clq_strategy *strategy, const clq_cut_wishes *w
     clq_status status = CLQ_OK;
     for (unsigned round = 0; round <= ROUNDS && status == CLQ_OK; round++) {
         if (round > 0) status = clq_choose_cuts(strategy->model, wishes, pipeline->cut, &pipeline->basis);
-        if (round > 0 && pipeline->basis != CLQ_CUT_BY_TIME) break; /* its parts were too much for the budget */
+        if (round > 0 && pipeline->basis != CLQ_CUT_BY_TIME) break; /* the budget did not suffice for all parts */
         for (unsigned r = 0; r < strategy->count && status == CLQ_OK; r++) {
             const clq_stage_timing of = timing_of(strategy, r, wishes->micro_batch);
             clq_stage_times *times = &pipeline->times[pipeline->kind_of[r]];
@@ -148,7 +149,7 @@ clq_status clq_pipeline_choose_cuts(clq_strategy *strategy, clq_cut_wishes *wish
         const clq_device *device = strategy->replicas[r].worker.device;
         const clq_stage_timing of = timing_of(strategy, r, wishes->micro_batch);
         unsigned *kind = &pipeline->kind_of[r];
-        while (!clq_selections_are_shared(strategy->replicas[*kind].worker.device, device)) ++*kind; /* to r */
+        while (!clq_selections_are_shared(strategy->replicas[*kind].worker.device, device)) ++*kind; /* at most to r */
         if (*kind == r) CLQ_TRY(clq_stage_times_recall(&of, &pipeline->times[r]));
         wishes->times[r] = &pipeline->times[*kind];
     }
