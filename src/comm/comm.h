@@ -106,8 +106,7 @@ void clq_comm_set_patience(clq_comm *comm, double seconds);
 /* Nanoseconds that rank 0 spent in successful collectives of all ranks. Each one counts from the arrival of this
  * process's last rank. Any thread may call this. */
 uint64_t clq_comm_busy_ns(const clq_comm *comm);
-/* Nanoseconds that a rank has waited in collectives of all ranks for the last rank to arrive. Any thread may call this.
- */
+/* Nanoseconds that a rank has waited in these collectives for the last rank to arrive. Any thread may call this. */
 uint64_t clq_comm_waited_ns(const clq_comm *comm, unsigned rank);
 /* For tables: the algorithm that a group uses for a call ("ring"), and the transport that most of the links for it use
  * in this process ("mapped"). If the group spans several processes, the algorithm is the one between processes. For

@@ -255,7 +255,7 @@ typedef struct clq_departure {
     bool exchanged;   /* the sender will receive into this memory, so the receiver may not read the chunk there */
     clq_event *after; /* completes when the chunk is ready to be sent; NULL: it is ready */
 } clq_departure;
-/* *sent: the event of the command that sends the chunk; the link owns it until its next use. NULL: the chunk was sent.
+/* *sent: the event of the command that sends the chunk, owned by the link until its next use. NULL: the chunk is sent.
  */
 clq_status clq_link_send(clq_link *link, const clq_departure *chunk, clq_event **sent);
 

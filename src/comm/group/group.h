@@ -36,11 +36,10 @@ typedef struct clq_part {
 
 /* One collective as it was issued. */
 typedef struct clq_call {
-    struct clq_call *next; /* in the list that the call is in */
-    struct clq_call
-        *packed;   /* calls that travel as this one, in the ranks' buckets; NULL: a call of the caller's own */
-    size_t at;     /* packed: its offset in the bucket, bytes */
-    clq_task task; /* without what differs between ranks */
+    struct clq_call *next;   /* in the list that the call is in */
+    struct clq_call *packed; /* calls that travel as this one, in the ranks' buckets; NULL: a caller's call */
+    size_t at;               /* packed: its offset in the bucket, bytes */
+    clq_task task;           /* without what differs between ranks */
     size_t bytes;
     bool blocks; /* the caller waits for it: no events were asked for, of it or of a call that it packs */
     bool held;   /* it waits for an event that the caller has yet to complete */
