@@ -26,8 +26,8 @@ clq_status clq_group_create_within(const clq_rank *ranks, unsigned count, const 
                                    const clq_build_limit *limit, clq_group **out);
 
 typedef struct clq_comm clq_comm;
-/* Makes a communicator with one rank per device. The caller keeps the devices open; one device may be several ranks.
- * config: as for clq_group_create; may be NULL. */
+/* One rank per device. The caller keeps the devices open; one device may be several ranks. config: as for
+ * clq_group_create; may be NULL. */
 clq_status clq_comm_create(clq_device *const *devices, unsigned count, const clq_group_config *config, clq_comm **out);
 /* Makes a communicator of `count` ranks of `comm`, with its devices and config: ranks[i] becomes rank i.
  * (MPI_Group_incl and MPI_Comm_create do the same. In ncclCommSplit, the color selects the ranks of this list, and the
@@ -113,8 +113,8 @@ uint64_t clq_comm_waited_ns(const clq_comm *comm, unsigned rank);
  * send/recv, ask after the first such call. */
 clq_algorithm clq_group_algorithm(const clq_group *group, clq_collective collective, size_t bytes);
 clq_transport clq_group_transport(const clq_group *group, clq_collective collective);
-/* Which algorithm each size of a collective gets, what each link does, and why; for plans, logs and clq_group_explain.
- * The caller frees it with clq_free. NULL: out of memory. */
+/* The algorithm for each size, each link's transport, and why; for plans, logs and clq_group_explain. The caller frees
+ * it with clq_free. NULL: out of memory. */
 char *clq_comm_explain(clq_comm *comm);
 
 #endif

@@ -226,7 +226,7 @@ clq_event *clq_member_own_event(const clq_member *member, clq_event *event);
  * host waits here instead, and *out is empty: PoCL 3.1's basic device does not wait for an event that is not complete,
  * or deadlocks when it completes. */
 clq_status clq_member_order(const clq_member *member, clq_event *first, clq_event *second, clq_order *out);
-/* Called after a command was enqueued on the lane. event: the command's. Flushes, unless all lanes are one queue. */
+/* Called after each command on the lane, with its event. Flushes, unless all lanes are one queue. */
 clq_status clq_member_enqueued(clq_member *member, clq_lane_name name, clq_event *event);
 /* Flushes the rank's commands, and tells the other ranks which chunks these fill and free. Call it before any wait for
  * another rank, which may itself be waiting for these chunks. */

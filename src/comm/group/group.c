@@ -181,7 +181,7 @@ static clq_call *take_noted(clq_group *group) {
     return list;
 }
 
-/* For calls that will never be carried out: fails their events. */
+/* Fails the events of calls that will never run. */
 static void drop_calls(clq_call *list) {
     while (list) {
         clq_call *call = clq_call_take(&list);

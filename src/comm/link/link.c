@@ -37,8 +37,8 @@ static clq_status check_peer(clq_link *link, bool *works) {
     if (clq_device_same_context(from, to)) {
         link->reason = "peer copies failed their test";
         clq_status status = clq_link_test_peer(link, works);
-        /* If a driver refuses something, the test has failed, and the link can do without; but not if peer copies were
-         * asked for, if memory ran out, or if a device was lost. */
+        /* If a driver refuses, the test has failed, which is an error only if PEER was asked for. It is always an error
+         * if memory ran out or a device was lost. */
         bool matters = status == CLQ_ERROR_MEMORY || status == CLQ_ERROR_DEVICE_MEMORY || clq_device_lost(from) ||
                        clq_device_lost(to);
         if (status != CLQ_OK && (matters || asked)) return status;
