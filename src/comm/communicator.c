@@ -3,9 +3,9 @@
 
 #include <time.h>
 
-/* From the failure on, how long a rank waits for its own commands to end, and as long again for others to let go of its
- * memory; one that comes late waits a little. All have been woken: what they still do is a matter of a copy, unless a
- * device hangs. */
+/* How long after a failure a rank waits for its own commands to end, and then as long again for other ranks to let go
+ * of its memory. A rank that comes late waits for a little. All ranks were woken, so what they still do takes as long
+ * as a copy, unless a device hangs. */
 static const double grace_s = 0.4, late_grace_s = 0.05;
 
 /* ---- making and ending ---- */
@@ -31,7 +31,7 @@ static clq_status make_room_for_pairs(clq_comm *comm) {
     return comm->pairs ? CLQ_OK : CLQ_ERROR_MEMORY;
 }
 
-/* The links of the ring, where an algorithm over links may use it: clq_group_explain tells what they can do. */
+/* Makes the ring's links if an algorithm over links may use them: clq_group_explain then tells what they can do. */
 static clq_status open_ring(clq_comm *comm) {
     const unsigned n = comm->size;
     const bool rings = comm->algorithm == CLQ_ALGORITHM_AUTO || comm->algorithm == CLQ_ALGORITHM_RING;
@@ -74,9 +74,9 @@ clq_status clq_comm_span(clq_comm *comm, clq_world *world) {
     if (comm->wide) return clq_fail(CLQ_ERROR_STATE, "the group spans a world already");
     if (clq_world_size(world) == 1) return CLQ_OK;
     CLQ_TRY(clq_wide_create(comm, world, comm->config.algorithm, &comm->wide));
-    /* Ranks that wait for their leader wait longer than it waits for another process: it knows for whom it waits. */
+    /* The ranks wait longer for their leader than the leader for another process, since it knows which one is late. */
     comm->deadline_s += 1 + 0.05 * comm->deadline_s;
-    comm->config.deadline_s = comm->deadline_s; /* of pairs */
+    comm->config.deadline_s = comm->deadline_s; /* for pairs, which are made later */
     for (unsigned r = 0; r < comm->size; r++) comm->members[r].world = clq_wide_first(comm->wide) + r;
     return CLQ_OK;
 }
@@ -124,7 +124,7 @@ void clq_comm_destroy(clq_comm *comm) {
 
 /* ---- failing ---- */
 
-/* The calling thread's failure becomes the family's, if it is the first; else the rank was only told to stop. */
+/* If the calling thread's failure is the first, it becomes the family's. Otherwise the rank was only told to stop. */
 static clq_status fail_as(const clq_member *member, clq_status status) {
     clq_family *family = member->comm->family;
     if (atomic_load(&family->failed)) return clq_family_raise(family);
@@ -159,7 +159,7 @@ static clq_status late(const clq_member *member, const char *what) {
     return clq_fail(CLQ_ERROR_TIMEOUT, "the ranks did not meet at the %s" CLQ_LATE, what, comm->deadline_s);
 }
 
-/* All ranks meet. `what`: for the message about a late rank, the thing that it is late for. */
+/* All ranks meet. what: for the message about a late rank, what that rank did not reach. */
 static clq_status meet(clq_member *member, const char *what) {
     atomic_fetch_add(&member->meetings, 1);
     double left = CLQ_MAX(member->until - clq_now_running(), 1e-3);
@@ -176,7 +176,7 @@ clq_status clq_member_wait(const clq_member *member, clq_event *event) {
     return clq_fail(status, "its commands were not done" CLQ_LATE, comm->deadline_s);
 }
 
-/* A mark rather than a finish: it can be given up, and its status tells of a command that failed before it. */
+/* A mark instead of clFinish: a wait for it can be given up, and its status tells if a command failed before it. */
 clq_status clq_member_drain(clq_member *member, clq_queue *queue) {
     CLQ_TRY(clq_queue_mark_again(queue, &member->drained));
     return clq_member_wait(member, member->drained);
@@ -216,7 +216,7 @@ clq_status clq_task_check_ranges(const clq_task *task, clq_status fault, size_t 
     return check_range(task, fault, "output", task->out, task->out_offset, out_bytes);
 }
 
-/* What follows from the call for this rank. */
+/* Fills in what follows from the task for this rank. */
 static clq_status take_work(const clq_member *member, clq_work *work) {
     const unsigned ranks = member->comm->size, rank = member->rank;
     const clq_task *call = &work->task;
@@ -228,7 +228,7 @@ static clq_status take_work(const clq_member *member, clq_work *work) {
     return clq_task_check_ranges(call, CLQ_ERROR_INTERNAL, work->in_bytes, work->out_bytes);
 }
 
-/* A rank by the number that messages name it by; what is no rank stays as it is. */
+/* The number of a rank in messages. A number that is no rank stays as it is. */
 static unsigned world_of(const clq_comm *comm, unsigned rank) {
     return rank < comm->size ? comm->members[rank].world : rank;
 }
@@ -254,11 +254,11 @@ static clq_status check_agreement(const clq_member *member) {
     return CLQ_OK;
 }
 
-/* The rank's way to where its memory may be touched, if that needs nothing of others. */
+/* Takes a task up to the point at which the rank's memory may be touched, as far as no other rank is needed. */
 static clq_status take_task(clq_member *member, const clq_task *task) {
     member->work = (clq_work){.task = *task};
     member->step = 0;
-    atomic_store_explicit(&member->taken, 0, memory_order_relaxed); /* nobody works on it between two meetings */
+    atomic_store_explicit(&member->taken, 0, memory_order_relaxed); /* other ranks use it only inside a collective */
     member->until = clq_now_running() + member->comm->deadline_s;
     CLQ_TRY(take_work(member, &member->work));
     return task->queue ? clq_member_drain(member, task->queue) : CLQ_OK;
@@ -275,7 +275,7 @@ static clq_status begin(clq_member *member, const clq_task *call) {
     return check_agreement(member);
 }
 
-/* What the rank has enqueued must not outlive the call, where that can be had. */
+/* Waits for what the rank has enqueued, which should not outlive the call, but only for the grace time. */
 static void settle(const clq_member *member) {
     clq_queue *queues[] = {member->up, member->down, member->work.task.queue};
     double until = CLQ_MAX(member->comm->family->failed_at + grace_s, clq_now_running() + late_grace_s);
@@ -287,15 +287,16 @@ static void settle(const clq_member *member) {
     }
 }
 
-/* By naps: on a crowded machine a yield takes the turns of all others, and looks at nothing meanwhile. */
+/* Naps instead of yielding: on a crowded machine a yield lasts until all other threads have had their turns, and nobody
+ * looks at `inside` meanwhile. */
 static void wait_until_all_left(const clq_comm *comm) {
     const struct timespec nap = {.tv_nsec = 200000};
     double until = CLQ_MAX(comm->family->failed_at + 2 * grace_s, clq_now_running() + late_grace_s);
     while (atomic_load(&comm->inside) != 0 && clq_now_running() < until) nanosleep(&nap, NULL);
 }
 
-/* A rank may return, and its caller free its memory, only when nobody can touch that memory any more: on success
- * because all met once more, on failure because all who were inside have left. */
+/* A rank may return, and its caller free its memory, only when no other rank can touch that memory any more: on success
+ * after all have met once more, on failure after all who were inside have left. */
 static clq_status end(clq_member *member, clq_status status) {
     clq_comm *comm = member->comm;
     if (status == CLQ_OK) {
@@ -320,7 +321,7 @@ static clq_status end(clq_member *member, clq_status status) {
 
 /* ---- the collectives ---- */
 
-/* One rank: the result is its input. */
+/* A communicator with one rank: the result is a copy of the input. */
 static clq_status copy_alone(clq_member *member) {
     const clq_task *call = &member->work.task;
     if (clq_buffer_handle(call->in) == clq_buffer_handle(call->out) && call->in_offset == call->out_offset)
@@ -329,7 +330,7 @@ static clq_status copy_alone(clq_member *member) {
     return clq_member_drain(member, call->queue);
 }
 
-/* The rank's part, between the two meetings. */
+/* Does the rank's part, between the two meetings. */
 static clq_status do_part(clq_member *member) {
     const clq_task *call = &member->work.task;
     if (call->between) {
@@ -346,7 +347,7 @@ static clq_status do_part(clq_member *member) {
 static clq_status run_together(clq_comm *comm, unsigned rank, const clq_task *call) {
     clq_member *member = &comm->members[rank];
     atomic_fetch_add(&comm->inside, 1);
-    if (atomic_load(&comm->family->failed)) { /* nothing was begun: there is nothing to wait for */
+    if (atomic_load(&comm->family->failed)) { /* this rank has begun nothing, so it waits for nothing */
         atomic_fetch_sub(&comm->inside, 1);
         return clq_family_raise(comm->family);
     }
@@ -355,7 +356,7 @@ static clq_status run_together(clq_comm *comm, unsigned rank, const clq_task *ca
     return end(member, status);
 }
 
-/* Sender and receiver meet in a communicator of their own; no other rank has a part in it. */
+/* The sender and the receiver meet in a communicator of their own; no other rank has a part in it. */
 static clq_status run_pair(clq_comm *comm, unsigned rank, const clq_task *call) {
     clq_member *member = &comm->members[rank];
     clq_comm *pair;

@@ -1,5 +1,5 @@
-/* The one failure of a communicator, of those split from it, and of the pairs of their ranks, and how it ends every
- * wait in any of them. */
+/* A family's one failure, and how it ends every wait in a communicator, in those split from it, and in the pairs of
+ * their ranks. */
 #include "comm/communicator.h"
 #include "comm/outer/wide.h"
 
@@ -33,7 +33,7 @@ void clq_family_leave(clq_comm *comm) {
 clq_status clq_family_join(clq_family *family, clq_comm *comm) {
     if (atomic_load(&family->failed)) return clq_family_raise(family);
     clq_family_leave(comm);
-    pthread_mutex_lock(&family->lock); /* should it fail meanwhile: a communicator looks before it begins anything */
+    pthread_mutex_lock(&family->lock); /* the family may fail meanwhile: every collective looks before it begins */
     comm->family = family;
     comm->next = family->comms;
     family->comms = comm;

@@ -1,21 +1,21 @@
-/* Communicators of some of a communicator's ranks: those that a caller asks for, and the pairs that messages between
- * two ranks make. A communicator has links, gates, barriers and queues of its own, so that each is a stream of
- * collectives of its own; the devices, and with them the built programs, are the same. */
+/* Communicators of some of a communicator's ranks: those that a caller asks for, and the pairs for messages between two
+ * ranks. Each has its own links, gates, barriers and queues, and so is a separate stream of collectives. The devices,
+ * and with them the built programs, are shared. */
 #include "comm/communicator.h"
 
-/* The communicator is in the parent's family, and nobody knows of it yet. */
+/* Makes a communicator in the parent's family. No other thread knows it yet. */
 static clq_status make_of(const clq_comm *parent, const unsigned *ranks, unsigned count, bool is_pair, clq_comm **out) {
     clq_device *devices[CLQ_REPLICAS_MAX];
     unsigned worlds[CLQ_REPLICAS_MAX];
     clq_comm *comm;
-    /* A rank that is lost may take long to be missed. */
+    /* With a lost rank, it may take long until the rest of this function notices. */
     if (atomic_load(&parent->family->failed)) return clq_family_raise(parent->family);
     for (unsigned i = 0; i < count; i++) {
         devices[i] = parent->members[ranks[i]].device;
         worlds[i] = parent->members[ranks[i]].world;
     }
     CLQ_TRY(clq_comm_make(devices, worlds, count, &parent->config, is_pair, &comm));
-    /* Last of all: what fails before is the caller's failure alone. */
+    /* Joins last: an earlier failure is the caller's alone, not the family's. */
     clq_status status = clq_family_join(parent->family, comm);
     if (status == CLQ_OK)
         *out = comm;
@@ -48,7 +48,7 @@ static clq_status find_pair(clq_comm *comm, unsigned low, unsigned high, clq_com
     clq_comm *pair = atomic_load(place);
     clq_status status = CLQ_OK;
     if (!pair) {
-        pthread_mutex_lock(&comm->pairs_lock); /* both come at the same time */
+        pthread_mutex_lock(&comm->pairs_lock); /* the sender and the receiver may come at the same time */
         pair = atomic_load(place);
         if (!pair) status = make_of(comm, ranks, low == high ? 1 : 2, true, &pair);
         if (status == CLQ_OK) atomic_store(place, pair);

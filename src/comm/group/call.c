@@ -1,10 +1,10 @@
-/* A call of a group: what it is checked for when it is issued, and what it holds. */
+/* A group's call: how it is checked when it is issued, and what it holds. */
 #include "comm/group/group.h"
 
 /* ---- slices ---- */
 
-/* The buffer that clq_group_alloc made of this memory object, which the host may know how to reach; else one wrapped
- * round it. */
+/* If clq_group_alloc made this memory object, takes its buffer, which the host may be able to reach without mapping.
+ * Otherwise wraps the memory object in a new buffer. */
 static clq_status take_memory(const clq_group *group, unsigned rank, cl_mem memory, clq_buffer **out,
                               clq_group_memory **is) {
     clq_group_memory *own = clq_memory_find(group, rank, memory);
@@ -56,7 +56,8 @@ static bool overlap(const clq_buffer *a, size_t a_begin, size_t a_bytes, const c
     return a && b && clq_buffers_overlap(a, a_begin, a_bytes, b, b_begin, b_bytes);
 }
 
-/* A rank's own input and output may be the same where the result takes the place of what it is made of. */
+/* Whether the call is in place for this rank: input and output are in one memory object, and the result is written over
+ * the data that it is made of. */
 static bool is_in_place(const clq_call *call, unsigned rank) {
     const clq_task *task = &call->parts[rank].task;
     if (clq_buffer_handle(task->in) != clq_buffer_handle(task->out)) return false;
@@ -67,7 +68,7 @@ static bool is_in_place(const clq_call *call, unsigned rank) {
     }
 }
 
-/* What one rank writes, another may not use, and a rank's own input and output are in place or apart. */
+/* No rank may use what another rank writes. A rank's own input and output must be in place or apart. */
 static clq_status check_overlaps(const clq_call *call) {
     for (unsigned r = 0; r < call->size; r++) {
         const clq_task *mine = &call->parts[r].task;
@@ -91,13 +92,13 @@ static clq_status check_overlaps(const clq_call *call) {
 static clq_status fill_call(const clq_group *group, const clq_slice *in, const clq_slice *out, clq_call *call) {
     if (call->task.collective == CLQ_BARRIER) return CLQ_OK;
     if (!in || !out) return clq_fail(CLQ_ERROR_ARGUMENT, "the arrays of slices are NULL");
-    bool pair = call->task.collective == CLQ_SEND_RECV; /* one slice each, not one per rank */
+    bool pair = call->task.collective == CLQ_SEND_RECV; /* `in` and `out` are one slice each, not one per rank */
     for (unsigned r = 0; r < group->size; r++)
         CLQ_TRY(take_slices(group, r, pair ? in : &in[r], pair ? out : &out[r], call));
     return check_overlaps(call);
 }
 
-/* The events that a rank waits for and the one that it completes. */
+/* Adds the event that the rank waits for, and the event that it completes. */
 static clq_status add_events(const clq_group_rank *rank, clq_part *part, const cl_event *waits, bool wants_done) {
     if (waits && waits[rank->index]) CLQ_TRY(clq_event_wrap(rank->device, waits[rank->index], &part->wait));
     return wants_done ? clq_event_create(rank->device, &part->done) : CLQ_OK;

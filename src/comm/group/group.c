@@ -1,12 +1,12 @@
-/* The public calls: one thread per rank, which does what a rank of a communicator does. Calls are kept in a list; every
- * rank walks through it at its own pace, in order. */
+/* The public calls: each rank has a thread, which carries out that rank's part in a communicator. Calls are kept in a
+ * list; every rank walks through it in order, at its own pace. */
 #include "comm/group/group.h"
 
 #include "comm/outer/wide.h"
 
 #include <string.h>
 
-/* What is copied twice to be packed must take less than what a message costs whatever its size. */
+/* Packing copies a message twice. The copies must take less time than the fixed cost per message that packing saves. */
 static const size_t default_bucket_bytes = (size_t)512 << 10;
 
 /* ---- a rank's thread ---- */
@@ -23,7 +23,7 @@ static clq_status wait_for_start(const clq_group_rank *rank, const clq_call *cal
     return wait_for(rank->group, call->parts[rank->index].mark);
 }
 
-/* A failure outside of the communicator's own work ends it, too. */
+/* A failure outside the communicator's own work ends the communicator, too. */
 static clq_status fail_comm(const clq_group_rank *rank, clq_status status, const char *what) {
     clq_error why;
     clq_fail_on(status, rank->device, "rank %u, %s", rank->group->comm->members[rank->index].world, what);
@@ -42,12 +42,12 @@ static clq_status run_part(const clq_group_rank *rank, const clq_call *call) {
     return status == CLQ_OK ? CLQ_OK : fail_comm(rank, status, "unpacking small messages");
 }
 
-/* A failure has ended the communicator, which keeps it. */
+/* Returns no status: a failure has ended the communicator, which keeps it. */
 static void run_call(const clq_group_rank *rank, const clq_call *call) {
     clq_call_complete(call, rank->index, run_part(rank, call) == CLQ_OK);
 }
 
-/* The next call of this rank; NULL when the group closes. */
+/* Waits for this rank's next call. NULL: the group closes. */
 static clq_call *await_call(clq_group_rank *rank) {
     clq_group *group = rank->group;
     pthread_mutex_lock(&group->lock);
@@ -66,7 +66,7 @@ static void finish_call(clq_group_rank *rank, clq_call *call) {
     if (last_rank && group->last == call) group->last = NULL;
     pthread_mutex_unlock(&group->lock);
     if (!last_rank) return;
-    clq_call_destroy(call); /* before the group says that it is idle: then nothing of the caller's is held any more */
+    clq_call_destroy(call); /* before the group becomes idle: an idle group holds nothing of the caller's */
     pthread_mutex_lock(&group->lock);
     group->finished++;
     pthread_cond_broadcast(&group->idle);
@@ -90,7 +90,8 @@ static clq_status make_locks(clq_group *group) {
     return clq_fail_lock("a group", lock ? lock : issued ? issued : idle);
 }
 
-/* The lock, and what is shared, first: the rest is undone with them. Takes `shared` and `comm` (may be NULL) over. */
+/* Makes a group with what clq_group_destroy needs to undo the later steps: its locks, ranks and shared state. Takes
+ * over `shared` and `comm` (may be NULL), on failure too. */
 static clq_status make_frame(unsigned count, clq_shared *shared, clq_comm *comm, size_t bucket_bytes, clq_group **out) {
     clq_group *group = clq_alloc(1, sizeof *group);
     if (!group) {
@@ -112,7 +113,7 @@ static clq_status make_frame(unsigned count, clq_shared *shared, clq_comm *comm,
     return status;
 }
 
-/* world: the number that messages name the rank by. */
+/* world: the rank's number in messages. */
 static clq_status open_rank(clq_group *group, unsigned r, clq_device *device, cl_command_queue callers,
                             unsigned world) {
     clq_group_rank *rank = &group->ranks[r];
@@ -123,7 +124,7 @@ static clq_status open_rank(clq_group *group, unsigned r, clq_device *device, cl
     return status == CLQ_OK ? CLQ_OK : clq_fail_within(status, "rank %u", world);
 }
 
-/* The last step, if all went well so far. */
+/* The last step: starts the threads if `status` says that all went well so far. On any failure, destroys the group. */
 static clq_status start_threads(clq_group *group, clq_status status, clq_group **out) {
     for (unsigned r = 0; r < group->size && status == CLQ_OK; r++)
         status = clq_thread_start("clq-rank", rank_body, &group->ranks[r], &group->ranks[r].thread);
@@ -180,7 +181,7 @@ static clq_call *take_noted(clq_group *group) {
     return list;
 }
 
-/* They will never be. */
+/* Fails the events of calls that will never run. */
 static void drop_calls(clq_call *list) {
     while (list) {
         clq_call *call = clq_call_take(&list);
@@ -216,8 +217,8 @@ void clq_group_destroy(clq_group *group) {
 
 /* ---- issuing ---- */
 
-/* Up to here, over all ranks, the caller is sooner done than other threads that have to wake first: on two cores 1 MiB
- * over four ranks takes it 37 us, and 99 us when handed over. */
+/* Up to this many bytes over all ranks, the calling thread is done sooner than the ranks' threads, which have to wake
+ * first. On two cores, 1 MiB over four ranks takes 37 us in the calling thread, and 99 us if handed over. */
 static const size_t alone_bytes = (size_t)4 << 20;
 
 static bool is_idle(clq_group *group) {
@@ -227,7 +228,7 @@ static bool is_idle(clq_group *group) {
     return idle;
 }
 
-/* Whether the calling thread may do the call itself, if nothing on the ranks' queues is in its way. */
+/* Whether the calling thread may carry out the call itself if nothing on the ranks' queues is in its way. */
 static bool can_run_alone(clq_group *group, const clq_call *call) {
     if (call->bytes > alone_bytes / group->size) return false;
     for (unsigned r = 0; r < group->size; r++)
@@ -235,8 +236,8 @@ static bool can_run_alone(clq_group *group, const clq_call *call) {
     return is_idle(group);
 }
 
-/* Whether what was on the ranks' queues is done, or will be within patience_s. Marks are made; commands of devices that
- * run in their caller have run here. */
+/* Marks the ends of the callers' queues. *over: whether the commands before the marks are done, or become done within
+ * patience_s. Commands on devices that run in their caller have then run in this thread. */
 static clq_status look_at_queues(const clq_group *group, clq_call *call, double patience_s, bool *over) {
     *over = true;
     for (unsigned r = 0; r < group->size; r++) {
@@ -254,7 +255,7 @@ static clq_status run_alone(clq_group *group, const clq_call *call) {
     for (unsigned r = 0; r < group->size; r++) {
         tasks[r] = call->parts[r].task;
         tasks[r].queue = NULL;
-        if (call->parts[r].mark) CLQ_TRY(clq_event_wait(call->parts[r].mark)); /* it is over: tells of a failure */
+        if (call->parts[r].mark) CLQ_TRY(clq_event_wait(call->parts[r].mark)); /* it is over: returns any failure */
     }
     CLQ_TRY(clq_comm_run_alone(group->comm, tasks));
     for (unsigned r = 0; r < group->size; r++) clq_call_complete(call, r, true);
@@ -266,7 +267,7 @@ static clq_status raise_failure(const clq_group *group) {
     return clq_comm_failure(group->comm, &error) == CLQ_OK ? CLQ_OK : clq_error_raise(&error);
 }
 
-/* A mark of a device that runs in its caller is over once it was flushed, unless something holds the queue back. */
+/* A mark on a device that runs in its caller is over once it was flushed, unless something holds the queue back. */
 static bool is_held(const clq_group *group, const clq_call *call) {
     bool held = clq_call_is_held(call);
     for (unsigned r = 0; r < group->size && !held; r++)
@@ -288,9 +289,9 @@ static void enlist(clq_group *group, clq_call *call) {
     pthread_mutex_unlock(&group->lock);
 }
 
-/* PoCL's basic device, which runs commands in the thread that flushes them, deadlocks (3.1) when the host completes an
- * event that one of its commands waits for. So the events of a group with such a device are complete when the call
- * returns, unless the caller is yet to complete what a call waits for. */
+/* PoCL's basic device runs commands in the thread that flushes them. It deadlocks (3.1) when the host completes an
+ * event that one of its commands waits for. So in a group with such a device, a call's events are complete when the
+ * call returns, unless the caller has yet to complete what a call waits for. */
 static bool must_finish(clq_group *group) {
     pthread_mutex_lock(&group->lock);
     bool held = group->held > 0;
@@ -298,7 +299,7 @@ static bool must_finish(clq_group *group) {
     return group->runs_in_caller && !held;
 }
 
-/* Until so many calls of those that were ever issued are done. */
+/* Waits until this many of all calls ever issued are done. */
 static void wait_until_finished(clq_group *group, size_t calls) {
     pthread_mutex_lock(&group->lock);
     while (group->finished < calls) pthread_cond_wait(&group->idle, &group->lock);
@@ -307,7 +308,8 @@ static void wait_until_finished(clq_group *group, size_t calls) {
 
 static void wait_until_idle(clq_group *group) { wait_until_finished(group, group->enlisted); }
 
-/* Takes the call over, done or (*running) on its way; on failure it is the caller's still. done may be NULL. */
+/* Issues a call and takes it over. *running: the ranks' threads carry it out; false: it is done already. done: gets the
+ * events; may be NULL. On failure the call is still the caller's. */
 static clq_status issue_call(clq_group *group, clq_call *call, cl_event *done, bool *running) {
     const double what_threads_take_to_wake_s = 20e-6;
     bool alone = !call->packed && can_run_alone(group, call), over;
@@ -316,7 +318,7 @@ static clq_status issue_call(clq_group *group, clq_call *call, cl_event *done, b
     CLQ_TRY(alone ? run_alone(group, call) : clq_walk_prepare_all(group->comm, &call->task));
     for (unsigned r = 0; done && r < group->size; r++) done[r] = clq_event_give(call->parts[r].done);
     const bool here = !alone && group->size == 1 && call->blocks && is_idle(group);
-    if (here) run_call(&group->ranks[0], call); /* the caller waits for it: its thread need not wake the rank's */
+    if (here) run_call(&group->ranks[0], call); /* the caller waits anyway: its thread need not wake the rank's */
     *running = !alone && !here;
     if (!*running)
         clq_call_destroy(call);
@@ -372,7 +374,7 @@ static clq_status issue_next(clq_group *group, clq_call **list, bool *running, b
 
 static clq_status issue_noted(clq_group *group) {
     bool any_running = false;
-    size_t wanted = 0; /* how many calls are done when the last that blocks is */
+    size_t wanted = 0; /* number of finished calls once the last call that blocks is done */
     clq_call *list = take_noted(group);
     clq_status status = CLQ_OK;
     while (list && status == CLQ_OK) {
@@ -453,7 +455,8 @@ clq_status clq_group_wait(clq_group *group) {
 
 void clq_group_abort(clq_group *group) { clq_comm_abort(group->comm, NULL); }
 
-/* Who carries out such a collective: of send/recv a pair of ranks that has exchanged messages, where there is one. */
+/* The communicator that carries out such a collective. For send/recv: a pair of ranks that has exchanged messages, if
+ * there is one. */
 static clq_comm *carrier_of(const clq_group *group, clq_collective collective) {
     const clq_comm *comm = group->comm;
     for (size_t i = 0; collective == CLQ_SEND_RECV && i < (size_t)comm->size * comm->size; i++) {
@@ -484,7 +487,7 @@ clq_transport clq_group_transport(const clq_group *group, clq_collective collect
 
 clq_status clq_group_explain(const clq_group *group, char **out) {
     char *text = clq_comm_explain(group->comm);
-    char *copy = text ? strdup(text) : NULL; /* the caller's free() need not be the library's */
+    char *copy = text ? strdup(text) : NULL; /* the caller frees it with free(), not with clq_free */
     clq_free(text);
     if (!copy) return clq_fail_memory("explaining a group");
     *out = copy;

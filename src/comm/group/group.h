@@ -1,6 +1,6 @@
-/* What the files of the public calls share: a group, the threads of its ranks, and the calls on their way through them.
- * group.c makes groups and issues calls, call.c knows what a call holds, pack.c lets small ones travel together,
- * split.c knows who belongs to which part of a group, shared.c holds what these share. */
+/* What the files of the public calls share: a group, the threads of its ranks, and the calls that they carry out.
+ * group.c makes groups and issues calls. call.c checks what a call holds. pack.c lets small calls travel together.
+ * split.c decides which ranks form which part of a group. shared.c holds what these parts share. */
 #ifndef CLQ_COMM_GROUP_H
 #define CLQ_COMM_GROUP_H
 
@@ -9,17 +9,17 @@
 /* Memory that clq_group_alloc made. */
 typedef struct clq_group_memory {
     struct clq_group_memory *next;
-    const clq_group *owner; /* whose caller had it made */
+    const clq_group *owner; /* the group whose caller allocated it */
     clq_buffer *buffer;
-    atomic_uint holders; /* the owner, and each part of a call that uses it */
+    atomic_uint holders; /* references: of the owner, and of each part of a call that uses it */
 } clq_group_memory;
 
-/* What a group and those that are split from it share. Ends with the last of them. */
+/* What a group and those that were split from it share. The last of them frees it. */
 typedef struct clq_shared {
     atomic_uint groups;
-    atomic_uint stuck;                     /* of clq_build_limit */
-    clq_device *devices[CLQ_REPLICAS_MAX]; /* of the first group's ranks */
-    pthread_mutex_t lock;                  /* of the list */
+    atomic_uint stuck;                     /* clq_build_limit.stuck, of the group's own limit */
+    clq_device *devices[CLQ_REPLICAS_MAX]; /* [rank in the first group] */
+    pthread_mutex_t lock;                  /* guards `memory` */
     pthread_mutex_t marking;               /* see clq_shared_mark */
     bool lock_made, marking_made;
     clq_group_memory *memory;
@@ -27,25 +27,25 @@ typedef struct clq_shared {
 
 /* What one rank does in a call. */
 typedef struct clq_part {
-    clq_task task;                    /* on its thread's queue; in, out NULL: it has no part there */
-    clq_group_memory *in_is, *out_is; /* made by clq_group_alloc; NULL: the caller's, wrapped for this call */
-    clq_event *wait;                  /* the caller's; NULL: none */
-    clq_event *mark; /* end of the commands on the rank's queue when the call was issued; NULL: there were none */
-    clq_event *done; /* NULL: the caller did not ask */
+    clq_task task;                    /* its queue is the rank's own; in, out NULL: no input, no output */
+    clq_group_memory *in_is, *out_is; /* clq_group_alloc made it; NULL: the caller's, wrapped for this call */
+    clq_event *wait;                  /* the caller's event to wait for; NULL: none */
+    clq_event *mark; /* end of the commands on the caller's queue when the call was issued; NULL: no such queue */
+    clq_event *done; /* tells the caller that the part is done; NULL: the caller did not ask */
 } clq_part;
 
 /* One collective as it was issued. */
 typedef struct clq_call {
-    struct clq_call *next;   /* in the list that it stands in */
-    struct clq_call *packed; /* those that travel as this one, in the ranks' buckets; NULL: it is one of the caller's */
-    size_t at;               /* packed: where in the bucket, bytes */
+    struct clq_call *next;   /* in the list that the call is in */
+    struct clq_call *packed; /* calls that travel as this one, in the ranks' buckets; NULL: a caller's call */
+    size_t at;               /* packed: its offset in the bucket, bytes */
     clq_task task;           /* without what differs between ranks */
     size_t bytes;
-    bool blocks; /* the caller asked for no events, of it or of one that it packs: it waits for the call */
-    bool held;   /* it waits for an event that the caller is to complete */
+    bool blocks; /* the caller waits for it: no events were asked for, of it or of a call that it packs */
+    bool held;   /* it waits for an event that the caller has yet to complete */
     unsigned size;
-    unsigned first, total; /* of clq_comm_first and clq_comm_total */
-    unsigned running;      /* ranks that are not done with it */
+    unsigned first, total; /* clq_comm_first, clq_comm_total */
+    unsigned running;      /* ranks that have not finished it */
     clq_part parts[];
 } clq_call;
 
@@ -55,8 +55,8 @@ typedef struct clq_group_rank {
     clq_device *device;       /* one of clq_shared.devices */
     clq_queue *queue;         /* the thread's own: commands that the caller enqueues meanwhile do not delay it */
     clq_queue *callers_queue; /* NULL: none */
-    clq_buffer *bucket;       /* of what is packed; made when first needed */
-    clq_call *next;           /* its present or next call; NULL: all calls are done */
+    clq_buffer *bucket;       /* for packed calls; NULL until first needed */
+    clq_call *next;           /* its current or next call; NULL: all its calls are done */
     clq_thread *thread;
 } clq_group_rank;
 
@@ -65,15 +65,15 @@ struct clq_group {
     clq_shared *shared;
     clq_comm *comm;
     clq_group_rank *ranks;
-    pthread_mutex_t lock; /* of the list of issued calls */
+    pthread_mutex_t lock; /* guards the list of issued calls */
     pthread_cond_t issued, idle;
     bool lock_made, issued_made, idle_made;
-    clq_call *last;            /* of the list; each rank knows where it stands */
-    size_t enlisted, finished; /* calls in all; they finish in order */
-    size_t held;               /* of those under way: how many wait for the caller */
+    clq_call *last;            /* of the list; clq_group_rank.next is each rank's position in it */
+    size_t enlisted, finished; /* calls so far; they finish in order */
+    size_t held;               /* unfinished calls that wait for the caller */
     bool closing;
-    bool runs_in_caller; /* the device of a rank does (clq_device_runs_in_caller) */
-    /* The caller's thread's alone: */
+    bool runs_in_caller; /* any rank's device does (clq_device_runs_in_caller) */
+    /* For the caller's thread alone: */
     size_t bucket_bytes;
     bool started; /* between clq_group_start and clq_group_end */
     clq_call *noted, **noted_end;
@@ -81,17 +81,18 @@ struct clq_group {
 
 /* ---- shared.c ---- */
 
-/* Opens the devices. limit: NULL: 120 s, and they are lost together. */
+/* Opens the ranks' devices. limit NULL: 120 s, and these devices are lost together. */
 clq_status clq_shared_create(const clq_rank *ranks, unsigned count, const clq_build_limit *limit, clq_shared **out);
 void clq_shared_release(clq_shared *shared); /* the last of its groups frees it */
-/* Marks the end of the commands on the rank's caller's queue. One at a time where commands run in their caller: PoCL's
- * basic device (3.1) deadlocks where two threads enqueue on one queue, and groups that were split from one another have
- * their callers' queues in common. */
+/* Marks the end of the commands on the rank's caller's queue. If the device runs commands in its caller, one thread at
+ * a time does so: PoCL's basic device (3.1) deadlocks if two threads enqueue on one queue, and groups that were split
+ * from one another share their callers' queues. */
 clq_status clq_shared_mark(const clq_group_rank *rank, clq_event **out);
-/* Memory of this handle on the rank's device, to be released; NULL: it was not made by clq_group_alloc. */
+/* The memory with this handle on the rank's device, which the caller of this function releases. NULL: clq_group_alloc
+ * did not make it. */
 clq_group_memory *clq_memory_find(const clq_group *group, unsigned rank, cl_mem handle);
-void clq_memory_release(clq_group_memory *own); /* by any thread; takes NULL */
-void clq_memory_release_all(clq_group *group);  /* what the group's caller had made and did not free */
+void clq_memory_release(clq_group_memory *own); /* any thread may call it; takes NULL */
+void clq_memory_release_all(clq_group *group);  /* what the group's caller allocated and did not free */
 
 /* ---- group.c ---- */
 
@@ -100,28 +101,28 @@ clq_status clq_group_make_part(const clq_group *group, const unsigned *ranks, un
 
 /* ---- call.c ---- */
 
-/* The first of a list, taken off it. */
+/* Takes the first call off a list. */
 static inline clq_call *clq_call_take(clq_call **list) {
     clq_call *call = *list;
     *list = call->next;
     call->next = NULL;
     return call;
 }
-/* Checks the arguments and makes a call that is not issued yet. */
+/* Checks the arguments and makes a call, which is not issued yet. */
 clq_status clq_call_create(const clq_group *group, const clq_task *task, const clq_slice *in, const clq_slice *out,
                            const cl_event *waits, bool wants_done, clq_call **result);
-void clq_call_destroy(clq_call *call); /* takes NULL; what it packs, too */
-/* The rank's events: of the call and of what it packs. */
+void clq_call_destroy(clq_call *call); /* and the calls that it packs; takes NULL */
+/* Completes the rank's events: of the call and of all that it packs. */
 void clq_call_complete(const clq_call *call, unsigned rank, bool ok);
-/* Whether it waits for an event that the caller is yet to complete. */
+/* Whether the call waits for an event that the caller has yet to complete. */
 bool clq_call_is_held(const clq_call *call);
 
 /* ---- pack.c ---- */
 
-/* Takes calls from the front of the list as long as they may travel together, at least one: *out is that one, or a call
- * that packs them. */
+/* Takes calls from the front of the list as long as they may travel together, at least one. *out: this one call, or a
+ * call that packs all of them. */
 clq_status clq_pack_take(clq_group *group, clq_call **list, clq_call **out);
-/* By the rank's thread: from the members' inputs to the bucket, and from there to their outputs. */
+/* The rank's thread copies the packed calls' inputs to the bucket, and the bucket to their outputs. */
 clq_status clq_pack_fill(const clq_group_rank *rank, const clq_call *pack);
 clq_status clq_pack_empty(const clq_group_rank *rank, const clq_call *pack);
 

@@ -1,6 +1,6 @@
 /* Packs: small all-reduces that follow one another between clq_group_start and clq_group_end travel as one message, so
- * that what a collective costs whatever its size is paid once. Their inputs are copied into a bucket on each rank,
- * which is reduced in place, and copied out of it to their outputs: 2 S bytes more through each device's memory. */
+ * that the fixed cost of a collective is paid once. On each rank, their inputs are copied into a bucket, the bucket is
+ * reduced in place, and their outputs are copied out of it. That takes 2 S bytes more through each device's memory. */
 #include "comm/group/group.h"
 
 #include <string.h>
@@ -8,13 +8,13 @@
 static size_t room_of(const clq_call *call) { return clq_round_up(call->bytes, CLQ_PART_ALIGN); }
 
 static bool may_travel(const clq_group *group, const clq_call *call) {
-    /* What travels together must be alike in all processes, and what holds a call back is not. */
+    /* All processes would have to pack the same calls, but what holds a call back may differ between them. */
     const bool spans = clq_comm_total(group->comm) > group->size;
     return group->size > 1 && !spans && call->task.collective == CLQ_ALL_REDUCE && call->bytes > 0 &&
            room_of(call) <= group->bucket_bytes;
 }
 
-/* A pack is held against each call that wants to join it, one by one. */
+/* A limit, since every call that may join a pack is compared with each of its members. */
 enum { MEMBERS_MOST = 256 };
 
 static bool uses(const clq_buffer *a, size_t a_begin, size_t a_bytes, const clq_task *b, size_t b_bytes, bool written) {
@@ -30,8 +30,8 @@ static bool waits_for(const clq_part *part, const clq_call *earlier) {
     return false;
 }
 
-/* Whether `later` needs what `earlier` does, or undoes what it needs: then they cannot go together. Ranks may share
- * memory. */
+/* Whether `later` needs the result of `earlier`, or overwrites what `earlier` uses: the two cannot travel together.
+ * Ranks may share memory, so all ranks are compared. */
 static bool depends(const clq_call *later, const clq_call *earlier) {
     for (unsigned r = 0; r < later->size; r++) {
         const clq_task *mine = &later->parts[r].task;
@@ -46,8 +46,8 @@ static bool depends(const clq_call *later, const clq_call *earlier) {
     return false;
 }
 
-/* How many of the list's first calls travel together, and in how many bytes. One that the caller holds back may begin a
- * pack, but holds back no others by joining it. */
+/* How many of the list's first calls travel together, and in how many bytes. A call that the caller holds back may
+ * begin a pack. It may not join one, where it would hold back the others. */
 static size_t count_members(const clq_group *group, const clq_call *list, size_t *bytes) {
     size_t count = 0;
     *bytes = 0;
@@ -103,7 +103,7 @@ clq_status clq_pack_take(clq_group *group, clq_call **list, clq_call **out) {
     return CLQ_OK;
 }
 
-/* A hosted rank copies by itself where it sees both. */
+/* Whether the rank copies by itself: it is hosted, and the host can reach the buffer and the bucket. */
 static bool sees(const clq_group_rank *rank, const clq_buffer *buffer) {
     return rank->group->comm->members[rank->index].hosted && clq_buffer_host(buffer) && clq_buffer_host(rank->bucket);
 }

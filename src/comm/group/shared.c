@@ -1,5 +1,6 @@
-/* What a group shares with those that are split from it: the ranks' devices and queues, and the memory that callers had
- * made on them. Memory is held by whoever had it made and by each call that uses it. */
+/* What a group shares with the groups that were split from it: the ranks' devices, the lock for their callers' queues,
+ * and memory that callers allocated on the devices. The caller who allocated memory holds it, and so does each call
+ * that uses it. */
 #include "comm/group/group.h"
 
 /* ---- devices ---- */
@@ -66,7 +67,8 @@ void clq_memory_release(clq_group_memory *own) {
     clq_free(own);
 }
 
-/* Takes what the group had made out of the list; handle NULL: any. NULL: there is none. */
+/* Takes memory that the group's caller allocated off the list. handle NULL: any such memory. Returns NULL if there is
+ * none. */
 static clq_group_memory *take_out(clq_group *group, cl_mem handle) {
     clq_shared *shared = group->shared;
     pthread_mutex_lock(&shared->lock);

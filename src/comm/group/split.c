@@ -1,4 +1,4 @@
-/* Splitting a group by color and key: which of its ranks make which group, in which order. */
+/* Splits a group by color and key: finds which ranks form which new group, and in which order. */
 #include "comm/group/group.h"
 
 static clq_status check_colors(const clq_group *group, const int *colors, unsigned count) {
@@ -7,13 +7,13 @@ static clq_status check_colors(const clq_group *group, const int *colors, unsign
                         "a group of %u ranks is split into 1 to %u, with a color for each rank, not %u", group->size,
                         group->size, colors ? count : 0);
     for (unsigned r = 0; r < group->size; r++)
-        if (colors[r] != CLQ_NO_COLOR && (unsigned)colors[r] >= count) /* negative ones, too */
+        if (colors[r] != CLQ_NO_COLOR && (unsigned)colors[r] >= count) /* negative colors, too */
             return clq_fail(CLQ_ERROR_ARGUMENT, "rank %u: its color %d is out of range: there are %u, or CLQ_NO_COLOR",
                             r, colors[r], count);
     return CLQ_OK;
 }
 
-/* The ranks of a color, by key, and those of one key by rank. */
+/* The ranks with a color, ordered by key. Ranks with equal keys are ordered by rank. */
 static unsigned find_ranks(const clq_group *group, const int *colors, const int *keys, unsigned color,
                            unsigned *ranks) {
     unsigned count = 0;

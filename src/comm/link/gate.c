@@ -2,9 +2,9 @@
 
 #include <sched.h>
 
-/* A neighbour that runs is a few microseconds behind: worth spinning for. One that shares this core needs it: yield,
- * but not for long: where others compete for the core a single yield takes their turns, tens of milliseconds. One that
- * waits for its device may take milliseconds: sleep. */
+/* How to wait for the other end's thread. If it runs, it is a few microseconds behind: spin. If it shares this core, it
+ * needs the core: yield. But not for long: if other threads compete for the core, a single yield lasts until they have
+ * had their turns, tens of milliseconds. If it waits for its device, it may take milliseconds: sleep. */
 enum { SPINS = 400 };
 static const double yield_s = 20e-6;
 
@@ -28,8 +28,8 @@ void clq_gate_wake(clq_gate *gate) {
     pthread_mutex_unlock(&gate->lock);
 }
 
-/* Both sides write one variable and then read the other's, sequentially consistent: either the raiser sees the sleeper
- * or the sleeper sees the count. */
+/* The raiser writes the count and then reads `sleepers`; the sleeper writes `sleepers` and then reads the count. All
+ * four are sequentially consistent: either the raiser sees the sleeper, or the sleeper sees the new count. */
 void clq_gate_raise(clq_gate *gate, size_t count) {
     atomic_store(&gate->count, count);
     if (atomic_load(&gate->sleepers) != 0) clq_gate_wake(gate);

@@ -1,5 +1,5 @@
-/* A count that only grows, which one thread raises and another waits for: how the two ends of a link tell each
- * other that a slot was filled or freed. */
+/* A gate is a count that only grows: one thread raises it, another waits for it. Through gates, the two ends of a link
+ * tell each other that slots were filled or freed. */
 #ifndef CLQ_COMM_GATE_H
 #define CLQ_COMM_GATE_H
 
@@ -10,17 +10,17 @@ typedef struct clq_gate {
     atomic_uint sleepers;
     pthread_mutex_t lock; /* only for sleeping; the count is raised without it */
     pthread_cond_t moved;
-    bool made; /* lock and condition are */
+    bool made; /* lock and condition exist */
 } clq_gate;
 
 clq_status clq_gate_init(clq_gate *gate);
-void clq_gate_end(clq_gate *gate); /* takes one that is all zero */
+void clq_gate_end(clq_gate *gate); /* takes a gate that is all zero */
 void clq_gate_raise(clq_gate *gate, size_t count);
-void clq_gate_wake(clq_gate *gate); /* after setting what `aborted` points to */
-/* Whether nobody would have to wait for the count. */
+void clq_gate_wake(clq_gate *gate); /* call it after setting what `aborted` points to */
+/* Whether a wait for this count would return at once. */
 bool clq_gate_reached(const clq_gate *gate, size_t count);
-/* Until the count is at least `count`: CLQ_OK; CLQ_ERROR_ABORTED once *aborted; CLQ_ERROR_TIMEOUT at the time `until`
- * of clq_now_running. */
+/* Waits until the gate's count is at least `count`. Errors: ABORTED once *aborted is set; TIMEOUT at the time `until`
+ * on clq_now_running's clock. */
 clq_status clq_gate_wait(clq_gate *gate, size_t count, double until, const atomic_bool *aborted);
 
 #endif

@@ -1,6 +1,6 @@
-/* The queues of a rank by commands during a walk, and when they are flushed. On three queues each command is flushed at
- * once, since commands of another queue wait for it. On one queue a flush can wait until another rank or the host is to
- * wait: what a round receives and what the next one sends are handed over together. */
+/* The queues, during a walk, of a rank that works by commands, and when they are flushed. On three queues each command
+ * is flushed at once, since commands on another queue wait for it. On one queue the flush can be left until another
+ * rank or the host has to wait: what one round receives and what the next one sends are then handed over together. */
 #include "comm/communicator.h"
 
 void clq_member_open_lanes(clq_member *member, bool one_queue) {
@@ -36,7 +36,7 @@ clq_status clq_member_enqueued(clq_member *member, clq_lane_name name, clq_event
     return member->one_queue ? CLQ_OK : clq_queue_flush(lane->queue);
 }
 
-/* Raises the gates for chunks whose commands were flushed: other ranks may wait for their events now. */
+/* Raises the gates for chunks whose commands were flushed: other ranks may now wait for these commands' events. */
 static void tell(const clq_member *member) {
     _Atomic(clq_link *) *links = member->comm->links;
     const unsigned size = member->comm->size;

@@ -1,31 +1,34 @@
-/* Links: how a chunk gets from one rank to another. An end is hosted, where its device shares the host's memory: the
- * rank's thread reads, adds and writes by itself. Else it works by commands.
+/* Links: how a chunk gets from one rank to another. An end of a link is hosted if its device shares the host's memory,
+ * unless links by commands were asked for: the rank's thread reads, adds and writes by itself. Otherwise the end works
+ * by commands.
  *
  * Mapped: both ends are hosted. Nothing is sent; the receiver reads the sender's memory.
  *
- * Staged: through slots in the host's memory. A sender by commands reads its chunk into a slot of memory that is pinned
- * for its own device. The receiver's thread takes it from there (or from a hosted sender's memory): a hosted one adds
- * or copies it to where it belongs; one by commands copies it to a slot of memory that is pinned for the receiver's
- * device, and writes it on from there. Memory that is pinned in one context is ordinary memory in another, and a
- * transfer of ordinary memory is copied by the driver, which blocks the caller meanwhile; the copy by the receiver's
- * thread goes on while other slots are read and written. So a byte between two ends by commands takes 2 transfers and a
- * copy on the host. The slot is the sender's again when the receiver's thread has taken the chunk: no event goes back.
+ * Staged: chunks go through slots in the host's memory. A sender by commands reads its chunk into a slot of memory that
+ * is pinned for its own device. The receiver's thread takes the chunk from there, or from a hosted sender's memory. A
+ * hosted receiver adds or copies it to its place. A receiver by commands copies it to a slot of memory that is pinned
+ * for the receiver's device, and a command writes it on from there. So between two ends by commands, a byte takes 2
+ * transfers and a copy on the host. The copy is there because memory that is pinned in one context is ordinary memory
+ * in another. A driver copies ordinary memory itself to transfer it, and blocks the caller meanwhile; the copy by the
+ * receiver's thread goes on while other slots are read and written. The slot is the sender's again when the receiver's
+ * thread has taken the chunk: no event goes back.
  *
- * Peer: both ends work by commands in one context. The sender copies its chunk into the slot's landing, memory of the
- * receiver's device that these two ranks use in turn, and a command of the receiver takes it from there: 1 transfer. It
- * never writes the receiver's own buffers, which the receiver may be writing at the same time: drivers that keep a copy
- * of a buffer on each device and move whole buffers from the device that wrote last would lose what the other wrote.
+ * Peer: both ends work by commands in one context. The sender copies its chunk into the slot's landing, memory on the
+ * receiver's device that these two ranks use in turn. A command of the receiver takes the chunk from there: 1 transfer.
+ * The sender never writes the receiver's own buffers, which the receiver may be writing at the same time. Some drivers
+ * keep a copy of a buffer on each device and move whole buffers from the device that wrote last: they would lose what
+ * the other device wrote.
  *
- * Ends by commands only enqueue: they tell the other rank "filled" or "freed" when the commands that do it are flushed,
- * by handing over an event. So transfers of several slots, in both directions, and additions overlap. Across contexts a
- * host thread waits for that event, inside one the device does. */
+ * An end by commands only enqueues. When its commands are flushed, it tells the other rank "filled" or "freed" and
+ * hands over their event. So transfers of several slots, in both directions, and additions overlap. Across contexts a
+ * host thread waits for the event; within a context the device does. */
 #include "comm/communicator.h"
 
 #include <string.h>
 
 /* ---- opening ---- */
 
-/* Whether peer copies can be used, and why not. */
+/* Whether peer copies can be used; link->reason: why not. */
 static clq_status check_peer(clq_link *link, bool *works) {
     const clq_device *from = link->from->device, *to = link->to->device;
     const bool asked = link->from->comm->transport == CLQ_TRANSPORT_PEER;
@@ -34,7 +37,8 @@ static clq_status check_peer(clq_link *link, bool *works) {
     if (clq_device_same_context(from, to)) {
         link->reason = "peer copies failed their test";
         clq_status status = clq_link_test_peer(link, works);
-        /* What a driver refuses is the test's result, unless there is nothing else. What ran out is not. */
+        /* If a driver refuses, the test has failed, which is an error only if PEER was asked for. It is always an error
+         * if memory ran out or a device was lost. */
         bool matters = status == CLQ_ERROR_MEMORY || status == CLQ_ERROR_DEVICE_MEMORY || clq_device_lost(from) ||
                        clq_device_lost(to);
         if (status != CLQ_OK && (matters || asked)) return status;
@@ -45,7 +49,7 @@ static clq_status check_peer(clq_link *link, bool *works) {
                     clq_device_label(to), link->reason);
 }
 
-/* AUTO tries peer copies only where the caller put both devices into one context. */
+/* AUTO tries peer copies only if the caller put both devices into one context. */
 static clq_status choose_transport(clq_link *link) {
     const clq_transport asked = link->from->comm->transport;
     const clq_member *from = link->from, *to = link->to;
@@ -156,7 +160,8 @@ clq_transport clq_link_transport(const clq_link *link, size_t bytes) {
 
 /* ---- sending ---- */
 
-/* Waits until the next chunk's slot is free: the receiver is done with it, or has handed over the event to wait for. */
+/* Waits until the slot for the next chunk is free: the receiver is done with the slot, or has handed over the event to
+ * wait for. */
 static clq_status await_slot(clq_link *link) {
     if (link->sent < link->slot_count) return CLQ_OK;
     clq_member *sender = link->from;
@@ -169,7 +174,7 @@ static clq_status await_slot(clq_link *link) {
     return status;
 }
 
-/* Where the host sees it, or a copy of it. */
+/* Offers the receiver the chunk in the sender's own memory, or a copy if the sender will overwrite it. */
 static void fill_by_host(const clq_departure *chunk, clq_slot *slot) {
     slot->at = chunk->exchanged ? slot->outgoing : chunk->from.host;
     if (chunk->exchanged) memcpy(slot->outgoing, chunk->from.host, chunk->bytes);
@@ -202,7 +207,7 @@ clq_status clq_link_send(clq_link *link, const clq_departure *chunk, clq_event *
         CLQ_TRY(fill_by_command(link, chunk, slot));
     *sent = slot->filled;
     link->sent++;
-    if (!sender->hosted && sender->one_queue) return CLQ_OK; /* told when it is flushed */
+    if (!sender->hosted && sender->one_queue) return CLQ_OK; /* the receiver is told after the flush */
     clq_gate_raise(&link->filled, link->sent_told = link->sent);
     return CLQ_OK;
 }
@@ -224,7 +229,7 @@ static clq_status take_by_host(const clq_member *member, const clq_slot *slot, c
     return CLQ_OK;
 }
 
-/* *out becomes a reference of its own to the same OpenCL event, for an owner that keeps it longer. */
+/* Replaces *out by another reference to the same OpenCL event, for an owner that keeps it longer. */
 static clq_status share(const clq_event *event, clq_event **out) {
     clq_event *other;
     CLQ_TRY(clq_event_share(event, &other));
@@ -233,7 +238,8 @@ static clq_status share(const clq_event *event, clq_event **out) {
     return CLQ_OK;
 }
 
-/* Staged: from the sender's slot to the receiver's, and on to the scratch or to its place. */
+/* Staged: copies the chunk from the sender's slot to the receiver's, and enqueues its write to the scratch or to its
+ * place. */
 static clq_status upload(clq_member *member, clq_slot *slot, clq_place_at to, size_t bytes) {
     clq_order order;
     bool free = true;
@@ -248,7 +254,7 @@ static clq_status upload(clq_member *member, clq_slot *slot, clq_place_at to, si
     return clq_member_enqueued(member, CLQ_LANE_UP, slot->uploaded);
 }
 
-/* Adds what came, which is at `came`, to the operand, after the event. */
+/* Enqueues the combination of what came, which is at `came`, with the operand. order: what it waits for. */
 static clq_status combine(const clq_member *member, clq_slot *slot, const clq_arrival *chunk, clq_place_at came,
                           clq_order *order) {
     const clq_task *call = &member->work.task;
@@ -289,12 +295,12 @@ static clq_status take_from_peer(clq_member *member, clq_slot *slot, const clq_a
 static clq_status take_by_command(clq_link *link, clq_slot *slot, const clq_arrival *chunk, clq_event **ready) {
     bool staged = clq_link_transport(link, chunk->bytes) == CLQ_TRANSPORT_STAGED;
     CLQ_TRY(staged ? take_staged(link, slot, chunk) : take_from_peer(link->to, slot, chunk));
-    if (link->to->one_queue) return CLQ_OK; /* what is sent next comes behind it in any case */
+    if (link->to->one_queue) return CLQ_OK; /* what is sent next is behind it in the same queue */
     return share(staged && !chunk->combined ? slot->uploaded : slot->used, ready);
 }
 
-/* The sender is told at once of a chunk that the host took, unless earlier chunks are untold: theirs are not flushed.
- */
+/* If the host took the chunk, tells the sender at once, unless earlier chunks are untold: their commands are not
+ * flushed. */
 static void note_received(clq_link *link, bool taken) {
     const bool all_told = link->received_told == link->received;
     link->received++;

@@ -1,7 +1,7 @@
-/* What the host sees of a rank's input and output while a collective lasts. */
+/* How the host sees a rank's input and output during a collective. */
 #include "comm/communicator.h"
 
-/* The host's pointer to a range: the buffer's own where it has one, else a mapping (which costs 35 to 40 us). */
+/* The host's pointer to a range: the buffer's own if it has one, otherwise a mapping (which costs 35 to 40 us). */
 static clq_status host_range(clq_queue *queue, clq_buffer *buffer, size_t offset, size_t bytes, bool write,
                              char **pointer, bool *mapped) {
     if (bytes == 0) return CLQ_OK;
@@ -16,8 +16,8 @@ static clq_status host_range(clq_queue *queue, clq_buffer *buffer, size_t offset
 clq_status clq_member_map(clq_member *member) {
     clq_work *work = &member->work;
     const clq_task *call = &work->task;
-    /* A range may not be mapped twice while one of the mappings is written to: where one contains the other, the larger
-     * one is. */
+    /* A range must not be mapped twice while one of the mappings is written to. So if one of the two ranges contains
+     * the other, only the larger one is mapped. */
     if (work->in_bytes > 0 && work->out_bytes > 0 && clq_buffer_handle(call->in) == clq_buffer_handle(call->out)) {
         size_t begin = CLQ_MIN(call->in_offset, call->out_offset);
         size_t end = CLQ_MAX(call->in_offset + work->in_bytes, call->out_offset + work->out_bytes);

@@ -1,6 +1,7 @@
-/* Peer copies between two devices of one context: whether they can be trusted, and whether they are worth it.
- * Everything is judged by what a kernel of the receiver sees and when it has seen it: a driver may keep a copy of a
- * buffer on each device, and then the sender's own copy has the right data at once, wherever it is wanted. */
+/* Peer copies between two devices of one context: whether they are correct, and whether they are faster than staged
+ * slots. Both are judged by what a kernel of the receiver sees, and when it has seen it. The sender cannot judge: a
+ * driver may keep a copy of a buffer on each device, and then the sender's copy has the right data at once, whatever
+ * the receiver's has. */
 #include "comm/communicator.h"
 
 #include <string.h>
@@ -11,14 +12,14 @@ static const size_t few_bytes = 4096;
 typedef struct probe {
     clq_link *link;
     unsigned slots;
-    size_t chunk_bytes, bytes; /* of a slot and of all */
+    size_t chunk_bytes, bytes; /* of one slot, and of all slots */
     clq_queue *down, *up;
-    clq_buffer *source;       /* of the sender */
-    clq_buffer *shared;       /* on the receiver's device, written by both devices */
-    clq_buffer *zeros, *seen; /* of the receiver: what its kernel adds, and the sum */
-    clq_buffer *pinned;       /* for the receiver */
+    clq_buffer *source;       /* on the sender's device */
+    clq_buffer *shared;       /* on the receiver's device; both devices write it */
+    clq_buffer *zeros, *seen; /* on the receiver's device: what its kernel adds, and the sum */
+    clq_buffer *pinned;       /* for the receiver's device */
     clq_kernel *add;
-    float *words; /* of `pinned` */
+    float *words; /* host pointer of `pinned` */
     clq_event *filled[CLQ_SLOTS_MAX], *used[CLQ_SLOTS_MAX];
 } probe;
 
@@ -38,7 +39,7 @@ static clq_status open_probe(clq_link *link, probe *p) {
 }
 
 static void close_probe(probe *p) {
-    if (p->down) (void)clq_queue_finish(p->down); /* after a failure nothing may still use the memory */
+    if (p->down) (void)clq_queue_finish(p->down); /* after a failure, commands may still use the memory */
     if (p->up) (void)clq_queue_finish(p->up);
     for (unsigned i = 0; i < CLQ_SLOTS_MAX; i++) {
         clq_event_destroy(p->filled[i]);
@@ -54,7 +55,8 @@ static void close_probe(probe *p) {
     clq_queue_destroy(p->down);
 }
 
-/* The order that a command of the queue has behind the event; the host waits where the queue cannot. */
+/* *out: the order for a command on the queue that waits for the event. If the queue's device runs in its caller, the
+ * host waits here instead. */
 static clq_status after(const clq_queue *queue, clq_event *event, clq_order *out) {
     *out = (clq_order){.after = {event}};
     if (!event || !clq_device_runs_in_caller(clq_queue_device(queue))) return CLQ_OK;
@@ -62,13 +64,13 @@ static clq_status after(const clq_queue *queue, clq_event *event, clq_order *out
     return clq_event_wait(event);
 }
 
-/* A kernel of the receiver takes bytes from a place into `seen`. */
+/* A kernel of the receiver adds bytes from a place to zeros, into `seen`. */
 static clq_status see(probe *p, clq_place_at from, size_t at, size_t bytes, const clq_order *order) {
     return clq_combine_launch(p->up, p->add, CLQ_F32, (clq_place_at){p->seen, at}, (clq_place_at){p->zeros, at}, from,
                               bytes, 0, order);
 }
 
-/* One chunk of the source through a slot's landing, as collectives send it. */
+/* Sends one chunk of the source through a slot's landing, as collectives do. */
 static clq_status send_chunk(probe *p, unsigned slot, size_t bytes) {
     const size_t at = slot * p->chunk_bytes;
     clq_buffer *landing = p->link->slots[slot].landing;
@@ -85,7 +87,7 @@ static clq_status send_chunk(probe *p, unsigned slot, size_t bytes) {
 
 /* ---- testing ---- */
 
-/* Whole numbers below 2^23, which no addition of zero changes; others in each round. */
+/* The test's words: whole numbers below 2^23, which adding zero does not change; different ones in each round. */
 static float word_of(unsigned round, size_t i) { return (float)((((uint32_t)i + round * 7919u) * 2654435761u) >> 9); }
 
 static clq_status fill_source(probe *p, unsigned round) {
@@ -93,14 +95,14 @@ static clq_status fill_source(probe *p, unsigned round) {
     return clq_queue_write(p->down, p->source, 0, p->words, p->bytes, true);
 }
 
-/* Whether the receiver's kernels have seen the round's words. */
+/* Checks that the receiver's kernels have seen the round's words; otherwise *ok becomes false. */
 static clq_status check(probe *p, unsigned round, bool *ok) {
     CLQ_TRY(clq_queue_read(p->up, p->seen, 0, p->words, p->bytes, true));
     for (size_t i = 0; i < p->bytes / sizeof(float); i++) *ok = *ok && p->words[i] == word_of(round, i);
     return CLQ_OK;
 }
 
-/* Both devices write their halves of one buffer, piece by piece, and neither waits for the other. */
+/* Both devices write their halves of one buffer, piece by piece; neither waits for the other. */
 static clq_status write_halves(probe *p, unsigned round) {
     const size_t half = p->bytes / 2; /* whole words: chunks are multiples of CLQ_PART_ALIGN */
     const size_t piece = CLQ_MAX(half / PIECES / sizeof(float), (size_t)1) * sizeof(float);
@@ -164,7 +166,7 @@ static clq_status pass_peer(probe *p, size_t bytes) {
     return clq_queue_finish(p->up);
 }
 
-/* Of a chunk: the least of several rounds, behind one that is not counted. */
+/* Times a chunk: the shortest of several rounds, after one that does not count. */
 static clq_status time_chunk(probe *p, clq_status (*pass)(probe *, size_t), size_t bytes, double *out) {
     double best = 1e9;
     for (int round = 0; round <= TIMINGS; round++) {
@@ -197,7 +199,7 @@ static clq_status measure(clq_link *link) {
 
 /* ---- keeping ---- */
 
-/* What the times depend on. */
+/* The key for kept times: a hash of all that they depend on. */
 static clq_status make_key(const clq_link *link, clq_hash128 *out) {
     const clq_comm *comm = link->from->comm;
     const clq_member *const ends[2] = {link->from, link->to};
