@@ -1,5 +1,5 @@
-/* Notices tell which ranks live, what ended the world, and who leaves. Each rank exchanges them with its neighbors, the
- * ranks at the distances 1, 2, 4, … on both sides of the ring of ranks. That makes 2 log2(size) small messages a
+/* Notices tell which ranks live, what ended the world, and who leaves. Each rank exchanges them with its neighbors: the
+ * ranks at the distances 1, 2, 4, … on both sides of the ring of ranks. It sends 2 log2(size) small messages a
  * second. All ranks know of a failure after log2(size) hops, even if many ranks are gone.
  *
  * The clock is clq_now_running: a process that was stopped, or got no core for a while, does not take its own absence

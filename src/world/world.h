@@ -85,7 +85,7 @@ typedef struct clq_message {
     char *data;
     size_t bytes;
     double deadline_s; /* 0: the world's */
-    /* message.c's: */
+    /* Set by message.c: */
     size_t piece_bytes, begun; /* begun: bytes in pieces that were begun */
     uint64_t pieces_begun, pieces_done;
     unsigned window; /* how many pieces may be under way */

@@ -24,7 +24,7 @@ static const size_t window_bytes = (size_t)2 << 20;
  * round. Only a pipeline gains by short messages: there a rank waits for the first message of the rank before. */
 static const size_t near_window_bytes = (size_t)1 << 20, near_whole_bytes = (size_t)512 << 10;
 static const size_t near_part_bytes = (size_t)256 << 10, near_pipe_bytes = (size_t)128 << 10;
-/* After so many turns the world's thread looks at its other jobs, and at heartbeats. */
+/* After so many turns in one job, the world's thread looks at its other jobs and at heartbeats. */
 enum { TURNS_MOST = 64 };
 
 typedef struct message {

@@ -16,7 +16,7 @@ void clq_outer_destroy(clq_outer *outer); /* takes NULL */
 
 typedef struct clq_outer_task {
     clq_collective collective; /* any but CLQ_BARRIER */
-    clq_algorithm algorithm;   /* not AUTO, DIRECT or HIERARCHICAL; the ring if the collective has no such form */
+    clq_algorithm algorithm;   /* not AUTO, DIRECT or HIERARCHICAL; a collective without such a form uses the ring */
     const void *in;            /* in and out: as in the public calls; in == out is allowed */
     void *out;
     size_t count;

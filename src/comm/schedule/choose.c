@@ -64,7 +64,7 @@ static clq_status run_rounds(trial_rank *t) {
     return CLQ_OK;
 }
 
-static void trial_body(void *context) { (void)run_rounds(context); /* a failure is the communicator's, too */ }
+static void trial_body(void *context) { (void)run_rounds(context); /* the communicator keeps a failure */ }
 
 /* Measures one size with the communicator's present algorithm, on all ranks at once. */
 static clq_status measure_size(clq_comm *comm, trial_rank *ranks, size_t bytes, double *seconds) {
@@ -164,7 +164,7 @@ clq_status clq_comm_measure(clq_comm *comm) {
     clq_cost costs[CLQ_ALGORITHM_COUNT] = {{0}};
     CLQ_TRY(measure(comm, costs));
     clq_device_remember(comm->members[0].device, key, costs, sizeof costs);
-    return recall(comm, key, &comm->measured); /* perhaps another process was first */
+    return recall(comm, key, &comm->measured); /* another process may have kept its costs first */
 }
 
 /* ---- choosing ---- */

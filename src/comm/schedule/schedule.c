@@ -355,7 +355,7 @@ void clq_schedule_make(clq_algorithm algorithm, clq_collective collective, unsig
 
 /* A message's start takes as long as this many bytes do, at 1 Gbit/s. */
 static const size_t start_bytes = (size_t)8 << 10;
-/* AUTO takes doubling for at most so many bytes, and a torus for at least so many ranks. */
+/* AUTO takes doubling up to doubling_bytes, and a torus from TORUS_RANKS ranks on. */
 static const size_t doubling_bytes = (size_t)32 << 10;
 enum { TORUS_RANKS = 64 };
 
