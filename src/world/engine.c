@@ -1,14 +1,15 @@
-/* Which engine a run has, and where its library is. */
+/* Chooses a run's engine, and finds and loads its library. */
 #define _GNU_SOURCE /* RTLD_DEFAULT; NOLINT(bugprone-reserved-identifier) */
 #include "world/inside.h"
 
 #include <dlfcn.h>
 #include <string.h>
 
-/* The MPI that the program itself is linked with: it has a communicator of it. NULL: none, or one without an engine. */
+/* The engine of the MPI that the program itself is linked with, to which its communicator belongs. NULL: there is no
+ * MPI, or it has no engine. */
 static const char *engine_of_program(void) {
     int (*version)(char *, int *);
-    char text[8192] = ""; /* MPI_MAX_LIBRARY_VERSION_STRING of those that there are */
+    char text[8192] = ""; /* the largest MPI_MAX_LIBRARY_VERSION_STRING that there is */
     int length = 0;
     void *symbol = dlsym(RTLD_DEFAULT, "MPI_Get_library_version");
     if (!symbol) return NULL;
@@ -18,7 +19,7 @@ static const char *engine_of_program(void) {
     return strstr(text, "MPICH") ? "mpich" : NULL;
 }
 
-/* Where it was built or installed with this code. False: there is none. */
+/* path: the library of an engine that was built or installed with this code. False: there is none. */
 static bool find_library(const char *name, char path[CLQ_BESIDE_BYTES]) {
     char file[256];
     snprintf(file, sizeof file, "libclique-%s.so", name);
@@ -30,7 +31,7 @@ bool clq_engine_exists(const char *name) {
     return find_library(name, path);
 }
 
-/* Beside this code; else where the system looks for libraries. */
+/* Opens the library beside this code, otherwise where the system looks for libraries. A name with a slash is a path. */
 static void *open_library(const char *name) {
     char path[CLQ_BESIDE_BYTES];
     if (strchr(name, '/')) return dlopen(name, RTLD_NOW | RTLD_LOCAL);
@@ -38,7 +39,7 @@ static void *open_library(const char *name) {
     return dlopen(path, RTLD_NOW | RTLD_LOCAL);
 }
 
-/* The library stays: an MPI that has been used cannot be unloaded. */
+/* The library stays open: an MPI that has been used cannot be unloaded. */
 static clq_status load(const char *name, const clq_engine **out) {
     void *library = open_library(name);
     if (!library)
@@ -63,10 +64,10 @@ clq_status clq_engine_choose(const clq_world_config *config, const clq_launcher 
             return clq_fail(CLQ_ERROR_NOT_FOUND,
                             "the program's communicator is of an MPI that is not known: name its engine");
     }
-    if (!name && launcher->size != 1) name = launcher->engine; /* one process needs none */
+    if (!name && launcher->size != 1) name = launcher->engine; /* one process needs no engine */
     *out = NULL;
     if (!name) return CLQ_OK;
-    /* A path is taken as it is. */
+    /* An engine that is given by its path is not checked. */
     const bool is_other = (strcmp(name, "openmpi") == 0 || strcmp(name, "mpich") == 0) && launcher->is_of_engine &&
                           strcmp(name, launcher->engine) != 0;
     if (is_other && launcher->size > 1) return clq_launcher_refuse(launcher, name);

@@ -1,16 +1,16 @@
-/* What all ranks come to know of one another, in log2(size) rounds of messages: in each, a rank sends what it has to
- * the rank `distance` before it, and gets as much from the one `distance` behind it; what it has doubles. (The
- * algorithm of Bruck et al., "Efficient algorithms for all-to-all communications in multiport message-passing systems",
- * 1997.) */
+/* Gathers: each rank's data goes to all ranks, in log2(size) rounds of messages. In each round a rank sends what it has
+ * to the rank `distance` before it, and receives as much from the rank `distance` after it, so what it has doubles.
+ * (The algorithm of Bruck et al., "Efficient algorithms for all-to-all communications in multiport message-passing
+ * systems", 1997.) */
 #include "world/inside.h"
 
 #include <string.h>
 
 typedef struct gather {
     clq_job job;
-    size_t bytes;      /* of a rank */
-    char *known;       /* [size * bytes]: those of this rank, the next one, … */
-    unsigned distance; /* so many are known; a round is under way if `begun` */
+    size_t bytes;      /* of one rank */
+    char *known;       /* [size * bytes]: this rank's data, the next rank's, … */
+    unsigned distance; /* how many ranks' data is known; `begun`: a round is under way */
     bool begun;
     void *sending, *receiving;
 } gather;
@@ -40,7 +40,7 @@ static clq_status advance(clq_job *job, clq_world *world, bool *moved, bool *don
     return CLQ_OK;
 }
 
-static const size_t bytes_most = (size_t)1 << 30; /* of all ranks: a round's message has half of them */
+static const size_t bytes_most = (size_t)1 << 30; /* of all ranks together; a round's message has at most half of it */
 
 static clq_status gather_all(clq_world *world, const char *doing, const void *mine, size_t bytes, void *all) {
     const unsigned size = clq_world_size(world), rank = clq_world_rank(world);
@@ -82,7 +82,7 @@ clq_status clq_world_barrier(clq_world *world) {
     return status;
 }
 
-/* *which: the first rank whose value is not rank 0's; 0: there is none. */
+/* *which: the first rank whose value differs from rank 0's; 0: there is none. */
 static clq_status compare(clq_world *world, const char *what, clq_hash128 value, unsigned *which) {
     clq_hash128 *all = clq_alloc(clq_world_size(world), sizeof *all);
     if (!all) return clq_world_fail_with(world, CLQ_ERROR_MEMORY);
@@ -94,7 +94,7 @@ static clq_status compare(clq_world *world, const char *what, clq_hash128 value,
     return status;
 }
 
-/* The world ends as the failure of the one rank, so that exactly one rank reports it. */
+/* The world ends with the failure of one rank, so that exactly one rank reports it. */
 clq_status clq_world_agree(clq_world *world, const char *what, clq_hash128 value) {
     unsigned which;
     if (clq_world_size(world) == 1) return clq_world_failure(world);

@@ -1,10 +1,10 @@
-/* What the files of world share. */
+/* What the files of src/world share. */
 #ifndef CLQ_WORLD_INSIDE_H
 #define CLQ_WORLD_INSIDE_H
 
 #include "world/world.h"
 
-/* Tags of the world's own messages; those of its users follow. */
+/* Tags of the world's own messages; the tags of its users follow. */
 enum {
     CLQ_TAG_NOTICE,
     CLQ_TAG_GATHER,
@@ -24,14 +24,14 @@ typedef struct clq_neighbor clq_neighbor; /* notices.c */
 
 struct clq_world {
     unsigned rank, size;
-    unsigned apart; /* the last so many ranks take no part in collective functions */
+    unsigned apart; /* how many ranks take no part in collective functions: the last ones */
     const clq_engine *engine;
     const void *communicator;
-    clq_thread *thread; /* NULL: alone, without an engine */
+    clq_thread *thread; /* NULL: this process is alone, without an engine */
     double silence_s, deadline_s;
-    double last_words_s; /* between a failure and the end of closing */
-    /* [rank]. Until the hosts are known: `numbers`, in which only this rank's name has its host. Both lists stay, since
-     * the thread may be reading one. */
+    double last_words_s; /* scales the wait of clq_world_let_others_speak; 0: no wait */
+    /* [rank]. Until the hosts are known this is `numbers`, in which only this rank's name has its host. Both lists
+     * stay, since the thread may be reading either. */
     _Atomic(clq_rank_name *) names;
     clq_rank_name *numbers;
     unsigned next_tag;
@@ -40,28 +40,28 @@ struct clq_world {
 
     pthread_mutex_t lock;
     pthread_cond_t asked; /* for the thread: something was posted, or the world is to end */
-    pthread_cond_t ended; /* for all others: a job is over, or `opened` is set */
+    pthread_cond_t ended; /* for all other threads: a job is over, or `opened` or `gone` is set */
     bool locks_made;
-    clq_job *posted;  /* by `lock`, the first to be taken first */
-    bool closing;     /* by `lock`: all ranks want to close */
-    double leaves_at; /* by `lock`: since when the engine is closing (clq_now_running); 0: it is not */
-    bool gone;        /* by `lock`: the thread uses the world no more */
-    bool is_left;     /* by `lock`: nobody waits for the thread any more: it frees the world */
-    bool opened;      /* by `lock`: the engine is open, or `open_error` says why it is not */
+    clq_job *posted;  /* under `lock`, in the order in which they were posted */
+    bool closing;     /* under `lock`: the world is to close (clq_world_stop) */
+    double leaves_at; /* under `lock`: when the engine began to close (clq_now_running); 0: it did not */
+    bool gone;        /* under `lock`: the thread no longer uses the world */
+    bool is_left;     /* under `lock`: nobody waits for the thread any more, so it frees the world */
+    bool opened;      /* under `lock`: the engine is open, or `open_error` says why it is not */
     clq_error open_error;
-    /* Whoever calls the engine has `driving`, if it takes turns: the thread, or one that waits for its own job.
-     * is_busy: the thread has jobs. is_wanted: it waits for its turn. */
+    /* The thread that moves jobs forward holds `driving`: the world's thread or, if `takes_turns`, a thread that waits
+     * for its own job. is_busy: the world's thread has jobs. is_wanted: the world's thread waits for its turn. */
     pthread_mutex_t driving;
     bool takes_turns;
     atomic_bool is_busy, is_wanted;
     atomic_bool failed; /* set once `failure` and `failed_rank` are fixed */
     clq_error failure;  /* as this rank reports it */
-    clq_error told;     /* as the rank that failed has it, which is told to the others */
+    clq_error told;     /* as the rank that failed reports it, and as the others are told */
     unsigned failed_rank;
     clq_rank_name failed_name;
     double failed_at; /* clq_now */
 
-    /* The thread's alone: */
+    /* Of the world's thread alone, except that a thread in its turn uses `link`, too: */
     void *link;
     clq_job *active;
     clq_neighbor *neighbors;
@@ -70,40 +70,43 @@ struct clq_world {
     double moved_at;           /* when a job last moved (clq_now) */
 };
 
-/* world.c: names of all ranks, as many as `size`; only this rank's has its host. */
+/* world.c: makes the names of all `size` ranks; only this rank's name has its host. */
 clq_status clq_world_make_numbers(clq_world *world);
 
-/* engine.c: the engine that the config names, or the environment, or the launcher, or the MPI that the program's
- * communicator is of. NULL: none, this process is alone. Errors: NOT_FOUND, UNSUPPORTED. */
+/* engine.c: chooses and loads the engine. The config names it; otherwise the environment does, then the MPI of the
+ * program's communicator, then the launcher. *out NULL: no engine, this process is alone. Errors: NOT_FOUND,
+ * UNSUPPORTED, FORMAT. */
 clq_status clq_engine_choose(const clq_world_config *config, const clq_launcher *launcher, const clq_engine **out);
 
-/* launcher.c: the failure of a launcher that starts no processes of this engine. */
+/* launcher.c: fails with UNSUPPORTED, because the launcher's processes cannot meet by this engine. */
 clq_status clq_launcher_refuse(const clq_launcher *launcher, const char *engine);
 
-/* progress.c: the thread, with the world open as far as `locks_made`. Returns when the engine is open, with `rank` and
- * `size` set. Errors: the engine's, SYSTEM, MEMORY; then there is no thread. */
+/* progress.c: starts the thread of a world that has its locks. Returns when the engine is open, with `rank` and `size`
+ * set. Errors: the engine's, SYSTEM, MEMORY; then there is no thread. */
 clq_status clq_world_start(clq_world *world);
-/* Ends the thread, and the engine with it. All ranks have come this far, or the world has failed. False: the engine
- * does not return; then the thread is left behind, and frees the world if it ever does. */
+/* Ends the thread and closes the engine. Before that all ranks have come this far, or the world has failed. False: the
+ * engine does not return. Then the thread is left behind, and frees the world if the engine ever returns. */
 bool clq_world_stop(clq_world *world);
-/* world.c: the world's memory, behind its thread's last use. */
+/* world.c: frees the world, after its thread's last use of it. */
 void clq_world_release(clq_world *world);
-/* Makes the status and the detail of an engine's error: "Open MPI: DOING: …". */
+/* progress.c: returns SYSTEM for an engine's error, with the detail "Open MPI: DOING: …". */
 clq_status clq_world_engine_failed(clq_world *world, const char *doing, int error);
 
-/* notices.c: by the thread. */
+/* notices.c: called by the world's thread. */
 clq_status clq_notices_open(clq_world *world);
-/* Tells others that this rank lives, if it is time to, and listens. A rank that was not heard of ends the world. */
+/* Tells the neighbors that this rank lives, if a heartbeat is due, and takes their notices. Ends the world if a
+ * neighbor was silent for too long. */
 clq_status clq_notices_advance(clq_world *world);
-/* Whom the others wait for if this rank waits for `rank`. */
+/* If this rank waits for `rank`: the rank that all wait for in the end. */
 unsigned clq_notices_culprit(const clq_world *world, unsigned rank);
-/* Tells all neighbors what ended the world; waits for them for a moment. */
+/* Tells all neighbors what ended the world. Waits only for a moment until that is sent. */
 void clq_notices_tell_failure(clq_world *world);
-/* Tells all neighbors that this rank leaves, and waits until each has said so. False: not within some seconds, or the
- * world has failed. */
+/* Tells all neighbors that this rank leaves, and waits until each has said that it leaves, too. False: some did not
+ * within some seconds, or the world has failed. */
 bool clq_notices_close(clq_world *world);
 void clq_notices_free(clq_world *world);
-/* Ends the world with `why`, as the rank that failed has it, unless it has ended already. name: that rank's. */
+/* Ends the world with a failure of `rank`, unless the world has ended already. name: the rank's. why: as that rank
+ * reports it. */
 void clq_world_fail_of(clq_world *world, unsigned rank, const char *name, const clq_error *why);
 
 #endif

@@ -1,14 +1,14 @@
-/* Who started this process, by the variables that launchers set for those that they start. */
+/* Finds the launcher that started this process, by the environment variables that launchers set for their processes. */
 #include "world/inside.h"
 
 typedef struct trace {
-    const char *variable; /* the first that is set tells; its value is the rank */
+    const char *variable; /* the first variable that is set tells the launcher; its value is the rank */
     const char *launcher, *engine;
     bool is_of_engine;
-    const char *size; /* the variable of the number of processes; NULL: none is known */
+    const char *size; /* the variable with the number of processes; NULL: none is known */
 } trace;
 
-/* Open MPI's own variable stands before those of PMIx and PMI, which its processes may have, too. */
+/* Open MPI's own variable comes first: its processes may have those of PMIx and PMI, too. */
 static const trace traces[] = {
     {"OMPI_COMM_WORLD_RANK", "Open MPI's mpirun", "openmpi", true, "OMPI_COMM_WORLD_SIZE"},
     {"PMIX_RANK", "a launcher with PMIx", "openmpi", false, "SLURM_STEP_NUM_TASKS"},

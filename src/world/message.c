@@ -1,9 +1,9 @@
-/* Bytes from one rank to another; and what the engine makes of them itself. */
+/* Messages from one rank to another, the broadcast, and the engine's own all-reduce. */
 #include "world/inside.h"
 
-/* A long message goes in pieces, of which some are under way at once. Over a network a piece has what the engine sends
- * without an answer of the receiver, and 2 MiB are under way (docs/decisions/072). On one host pieces are longer, but
- * not so long that heartbeats wait long behind one. */
+/* A long message goes in pieces, and some of them are under way at once. Over a network a piece has as many bytes as
+ * the engine sends without an answer from the receiver, and up to 2 MiB are under way (docs/decisions/072). On one host
+ * pieces are longer, but not so long that heartbeats wait long behind one. */
 static const size_t near_piece_bytes = (size_t)1 << 20, window_bytes = (size_t)2 << 20;
 
 static void cut(const clq_world *world, clq_message *self) {
@@ -21,7 +21,7 @@ static clq_status begin_piece(clq_message *self, clq_world *world) {
                          : clq_world_begin_receive(world, self->peer, self->tag, at, bytes, request);
 }
 
-/* Pieces are done in the order in which they were begun. */
+/* Tests pieces in the order in which they were begun. */
 static clq_status advance(clq_job *job, clq_world *world, bool *moved, bool *done) {
     clq_message *self = (clq_message *)job;
     for (bool goes_on = true; goes_on;) {
@@ -73,7 +73,8 @@ clq_status clq_world_receive(clq_world *world, unsigned from, unsigned tag, void
     return run_message(world, &self);
 }
 
-/* A tree: the ranks that differ from this one's number by a bit above its lowest bit set have it from this one. */
+/* A binomial tree: a rank receives from the rank without its lowest set bit, and sends to the ranks that have one more
+ * bit set below that bit. */
 clq_status clq_world_broadcast(clq_world *world, void *data, size_t bytes) {
     const unsigned size = clq_world_size(world), rank = clq_world_rank(world);
     CLQ_TRY(clq_world_failure(world));
@@ -102,7 +103,7 @@ static clq_status add_by_engine(clq_job *job, clq_world *world, bool *moved, boo
     return error ? clq_world_engine_failed(world, "its own all-reduce", error) : CLQ_OK;
 }
 
-/* An engine that waits for a rank which is gone waits for ever, and this rank's thread with it. */
+/* An engine that waits for a rank that is gone waits forever, and the world's thread with it. */
 static const double engine_deadline_s = 10;
 
 clq_status clq_world_engine_all_reduce(clq_world *world, const float *in, float *out, size_t count) {

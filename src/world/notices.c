@@ -1,6 +1,6 @@
-/* Notices: which ranks live, what ended the world, who leaves. Each rank exchanges them with those at the distances 1,
- * 2, 4, … on both sides of the ring of ranks: 2 log2(size) small messages a second, and a failure is known to all after
- * log2(size) hops, also with many ranks gone.
+/* Notices tell which ranks live, what ended the world, and who leaves. Each rank exchanges them with its neighbors: the
+ * ranks at the distances 1, 2, 4, … on both sides of the ring of ranks. It sends 2 log2(size) small messages a
+ * second. All ranks know of a failure after log2(size) hops, even if many ranks are gone.
  *
  * The clock is clq_now_running: a process that was stopped, or got no core for a while, does not take its own absence
  * for the others' silence. */
@@ -13,9 +13,9 @@ enum { NOTICE_TEXT_MAX = 480 };
 typedef enum notice_kind { LIVES, FAILED, LEAVES } notice_kind;
 typedef struct notice {
     uint32_t kind;
-    uint32_t rank;      /* FAILED: whose failure. LIVES: whom the sender waits for; itself: nobody */
-    clq_rank_name name; /* FAILED: the rank's, with its host: the receiver may not have been told the hosts yet */
-    uint32_t status;    /* FAILED: clq_status, as the rank itself has it */
+    uint32_t rank;      /* FAILED: who failed. LIVES: whom the sender waits for; the sender itself: nobody */
+    clq_rank_name name; /* FAILED: name of `rank` with its host, as the receiver may not know the hosts yet */
+    uint32_t status;    /* FAILED: clq_status, as that rank reports it */
     char text[NOTICE_TEXT_MAX];
 } notice;
 
@@ -23,14 +23,15 @@ struct clq_neighbor {
     unsigned rank;
     notice out, in;
     void *sending, *receiving;
-    double silent_s; /* since it last said anything. A gap between two looks counts as short: a thread that got no core
-                        for a while has not heard what came meanwhile */
+    /* Seconds since its last notice. A long gap between two looks counts as CLQ_RUNNING_MOST_S only: a thread that got
+     * no core for a while has not heard what came meanwhile. */
+    double silent_s;
     unsigned waits_for;
     bool told_last, has_left;
 };
 
 static const double beat_s = 1, look_s = 2e-3;
-/* What leaving and telling of a failure may take. */
+/* How long leaving, and telling of a failure, may take. */
 static const double leave_s = 10, tell_s = 0.5;
 
 static void nap(void) {
@@ -70,7 +71,7 @@ clq_status clq_notices_open(clq_world *world) {
 
 void clq_notices_free(clq_world *world) { clq_free(world->neighbors); }
 
-/* Nothing, if the notice before has not been sent yet. */
+/* Sends nothing if the neighbor's notice before is still under way. */
 static clq_status send_notice(clq_world *world, clq_neighbor *neighbor, notice_kind kind) {
     if (neighbor->sending) return CLQ_OK;
     neighbor->out.kind = kind;
@@ -122,9 +123,10 @@ static clq_status hear(clq_world *world, clq_neighbor *neighbor) {
     return neighbor->has_left ? CLQ_OK : listen_to(world, neighbor);
 }
 
-/* The neighbor that said nothing for the longest time, beyond what is allowed. The others that missed a beat are named,
- * too: a process that is stopped while it puts a message into a queue keeps this rank from hearing those behind it, and
- * this rank cannot tell which one it was. */
+/* Ends the world if a neighbor was silent for longer than silence_s, and blames the one that was silent for the longest
+ * time. The error names the other neighbors that missed a heartbeat, too. If a process is stopped while it puts a
+ * message into a queue, this rank hears none of the messages behind that one, and cannot tell which process was
+ * stopped. */
 static void blame_silent(clq_world *world) {
     const clq_neighbor *silent = NULL;
     for (unsigned i = 0; i < world->neighbor_count; i++) {
@@ -162,8 +164,8 @@ clq_status clq_notices_advance(clq_world *world) {
     return CLQ_OK;
 }
 
-/* The rank that all wait for, as far as this one knows: in a ring each waits for its neighbor, which waits for another.
- */
+/* The rank that all wait for, as far as this rank knows. In a ring each rank waits for its neighbor, which waits for
+ * another: this follows the chain to its end. */
 unsigned clq_notices_culprit(const clq_world *world, unsigned rank) {
     for (unsigned hops = 0; hops < world->size; hops++) {
         unsigned i = 0;
@@ -176,7 +178,7 @@ unsigned clq_notices_culprit(const clq_world *world, unsigned rank) {
     return rank;
 }
 
-/* Sends the last notice to a neighbor, once the one before has been sent. *told: the engine has sent the last one. */
+/* Sends the last notice to a neighbor, once the notice before has been sent. *told: the last notice has been sent. */
 static clq_status tell_last(clq_world *world, clq_neighbor *neighbor, notice_kind kind, bool *told) {
     bool moved = false, done;
     CLQ_TRY(clq_world_test(world, &neighbor->sending, &moved, &done));
@@ -200,7 +202,7 @@ void clq_notices_tell_failure(clq_world *world) {
     }
 }
 
-/* *all: each has been told, and has said so itself. */
+/* *all: each neighbor has been told that this rank leaves, and has said that it leaves, too. */
 static clq_status leave(clq_world *world, bool *all) {
     *all = true;
     for (unsigned i = 0; i < world->neighbor_count; i++) {

@@ -1,16 +1,17 @@
-/* The world's thread: it opens the engine, moves jobs forward, and closes the engine. A thread that waits for a job of
- * its own moves that one forward itself at first, if the engine lets threads take turns (MPI_THREAD_SERIALIZED): waking
- * the world's thread, and being woken by it, takes as long as a short message. */
+/* The world's thread opens the engine, moves jobs forward, and closes the engine. A thread that runs a job of its own
+ * first moves that job forward itself, if the engine lets threads take turns (MPI_THREAD_SERIALIZED). To wake the
+ * world's thread, and to be woken by it, takes as long as a short message. */
 #include "world/inside.h"
 
 #include <sched.h>
 
-/* While bytes move, a thread that yields sees them soonest: sleeps of 20 us between looks cost up to 40 % of a wire of
- * 1 Gbit/s. If nothing has moved for longer than this, the other rank is at something else, and this one's cores are
- * needed for computing: then the thread sleeps for an eighth of the time for which it has waited already. */
+/* While bytes move, a thread that yields between looks sees them soonest: sleeps of 20 us cost up to 40 % of the rate
+ * at 1 Gbit/s. If nothing has moved for yield_s, the other rank is busy with something else, and this rank's cores are
+ * needed for computing. Then the thread sleeps between looks, for an eighth of the time that it has waited already, at
+ * most nap_most_s. */
 static const double yield_s = 200e-6, nap_most_s = 500e-6;
 static const unsigned nap_part = 8;
-/* Between two looks of a thread without jobs, at what others may have to tell. */
+/* How long a thread without jobs sleeps between two looks at what other ranks may have to tell. */
 static const double idle_nap_s = 5e-3;
 /* How long a thread that waits for its own job keeps the engine: heartbeats come in between. */
 static const double turn_s = 2e-3;
@@ -57,7 +58,7 @@ clq_status clq_world_test(clq_world *world, void **request, bool *moved, bool *d
 
 static void end_job(clq_world *world, clq_job *job, clq_status status) {
     clq_error_take(status, &job->end);
-    atomic_store(&job->over, true); /* its owner may free it from here on */
+    atomic_store(&job->over, true); /* from here on its owner may free it */
     pthread_mutex_lock(&world->lock);
     pthread_cond_broadcast(&world->ended);
     pthread_mutex_unlock(&world->lock);
@@ -139,8 +140,9 @@ bool clq_world_wait_up_to(clq_world *world, clq_job *job, double seconds) {
     return atomic_load(&job->over);
 }
 
-/* The caller's turn with the engine. Whether the job is done then; if not, the thread goes on with it, also after a
- * failure, as memory of messages under way is the job's until the engine was abandoned. */
+/* The caller's turn with the engine: moves its job forward, and returns whether the job is done. If not, the world's
+ * thread goes on with it. That holds after a failure, too: the memory of messages under way belongs to the job until
+ * the engine is abandoned. */
 static bool drive(clq_world *world, clq_job *job) {
     clq_status status = CLQ_OK;
     bool done = false;
@@ -225,7 +227,7 @@ static void end_all(clq_world *world) {
     }
 }
 
-/* After a failure: jobs end as they come. */
+/* After a failure: abandons the engine, then ends all jobs as they come. */
 static void live_on(clq_world *world) {
     take_turn(world);
     clq_notices_tell_failure(world);
@@ -243,7 +245,8 @@ static void live_on(clq_world *world) {
 
 static clq_status move_forward(clq_world *world, bool *moved) {
     take_posted(world);
-    if (atomic_load(&world->failed)) return CLQ_OK; /* perhaps by a step of such a job, which is not to go on */
+    if (atomic_load(&world->failed))
+        return CLQ_OK; /* perhaps in the turn of a posted job's owner: that job must not go on */
     CLQ_TRY(advance_jobs(world, moved));
     atomic_store(&world->is_busy, world->active != NULL);
     return clq_notices_advance(world);
@@ -280,7 +283,7 @@ static clq_status open_engine(clq_world *world) {
     if (error) return clq_world_engine_failed(world, "joining the run", error);
     world->takes_turns = world->engine->takes_turns(world->link) != 0;
     clq_status status = clq_world_make_numbers(world);
-    if (status != CLQ_OK) world->rank = 0, world->size = 1; /* as the names that there are */
+    if (status != CLQ_OK) world->rank = 0, world->size = 1; /* as in the names that there are */
     if (status == CLQ_OK) status = clq_notices_open(world);
     if (status != CLQ_OK) world->engine->abandon(world->link);
     return status;
@@ -314,8 +317,8 @@ clq_status clq_world_start(clq_world *world) {
     return clq_error_raise(&world->open_error);
 }
 
-/* By then all ranks have left one another. MPICH 4.0 over TCP (UCX) does not always return from MPI_Finalize: a rank
- * waits for an answer of one that waits for the launcher. */
+/* How long the engine may take to close, once all ranks have left one another. MPICH 4.0 over TCP (UCX) does not always
+ * return from MPI_Finalize: a rank waits for an answer from another, which waits for the launcher. */
 static const double leaving_most_s = 5;
 
 bool clq_world_stop(clq_world *world) {
@@ -332,7 +335,7 @@ bool clq_world_stop(clq_world *world) {
     }
     const bool gone = world->gone;
     world->is_left = !gone;
-    pthread_mutex_unlock(&world->lock); /* from here on the world may be gone */
+    pthread_mutex_unlock(&world->lock); /* from here on the world may be freed */
     if (gone) {
         clq_thread_join(thread);
         world->thread = NULL;

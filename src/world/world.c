@@ -56,7 +56,7 @@ clq_status clq_world_make_numbers(clq_world *world) {
     return CLQ_OK;
 }
 
-/* What a rank tells of itself, before anything else: the same bytes mean the same on all. */
+/* What a rank tells about itself before anything else. It shows whether the same bytes mean the same on all ranks. */
 typedef struct introduction {
     uint32_t order;   /* of bytes */
     char version[28]; /* of Clique */
@@ -81,7 +81,7 @@ static clq_status check(const clq_world *world, const introduction *all) {
     return CLQ_OK;
 }
 
-/* Containers of one machine may have names of their own: then they count as far. */
+/* Containers on one machine may have host names of their own. Then they count as separate hosts. */
 static bool are_near(const introduction *all, unsigned size) {
     for (unsigned r = 1; r < size; r++)
         if (strncmp(all[r].host, all[0].host, sizeof all[0].host) != 0) return false;
@@ -126,7 +126,7 @@ void clq_world_take_back(clq_world *world) { world->apart = 0; }
 
 /* ---- opening and closing ---- */
 
-/* A launcher ends all ranks as soon as one has ended: each is given the time to say what it knows. */
+/* A launcher ends all ranks as soon as one has ended, so each rank gives the others time to say what they know. */
 static const double last_words_s = 1;
 
 static void free_world(clq_world *world) {
@@ -171,7 +171,7 @@ static clq_status check_config(const clq_world_config *config) {
     return CLQ_OK;
 }
 
-/* Of this process alone, until an engine is started. */
+/* A world of this process alone, until an engine is started. */
 static clq_status make_world(const clq_world_config *config, clq_world **out) {
     CLQ_TRY(check_config(config));
     clq_world *world = clq_alloc(1, sizeof *world);
@@ -189,7 +189,7 @@ static clq_status make_world(const clq_world_config *config, clq_world **out) {
     return status;
 }
 
-/* The others of the run, which `launcher` started. */
+/* Joins the other processes of the run, which `launcher` started. */
 static clq_status join(clq_world *world, const clq_launcher *launcher) {
     CLQ_TRY(clq_world_start(world));
     if (launcher->size > 0 && launcher->size != world->size) return clq_launcher_refuse(launcher, world->engine->name);
@@ -222,7 +222,7 @@ clq_status clq_world_open_with(const clq_engine *engine, const void *communicato
 clq_status clq_world_open(const clq_world_config *config, clq_world **out) {
     const clq_world_config none = {0};
     if (!config) config = &none;
-    /* A communicator of the program's own may have fewer processes than the launcher started. */
+    /* The program's own communicator may have fewer processes than the launcher started. */
     const clq_launcher launcher = config->communicator ? (clq_launcher){0} : clq_launcher_find();
     const clq_engine *engine;
     CLQ_TRY(clq_engine_choose(config, &launcher, &engine));
@@ -231,7 +231,7 @@ clq_status clq_world_open(const clq_world_config *config, clq_world **out) {
     return CLQ_OK;
 }
 
-/* The rank whose failure it was has its line to itself at first: on a busy machine it may come late to it. */
+/* The rank that failed may end first: on a busy machine it may be late with its own line, so the others wait longer. */
 void clq_world_let_others_speak(const clq_world *world) {
     const double waits = clq_world_failed_rank(world) == world->rank ? 1.0 : 2.5;
     const double left = world->failed_at + waits * world->last_words_s - clq_now();

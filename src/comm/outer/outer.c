@@ -1,45 +1,45 @@
-/* A schedule as a job of a world's thread. All ranks go through one sequence of items (round, chunk), as in walk.c. A
- * window of messages is under way in each direction:
+/* Carries out a schedule as a job of the world's thread. All ranks go through the same sequence of items (round,
+ * chunk), as in walk.c. In each direction a window of messages is under way:
  *
- * - receives begin early, in the items' order, and end in the same order. What is to be combined comes into a slot of
- *   scratch memory, all else to where it belongs;
+ * - Receives begin early, in the items' order, and end in the same order. A chunk that is to be combined comes into a
+ *   slot of scratch memory, any other chunk to its place.
  *
- * - sends are begun in the items' order: what is sent in a round was received in the round before it, or is the rank's
- *   own. So the send of an item waits for the receives up to one round before it.
+ * - Sends begin in the items' order. A rank sends what it received in the round before, or its own data. So the send of
+ *   an item waits for the receives up to one round before it.
  *
- * There is no deadlock: an item's receive waits for nothing later than its own counterpart, a send of an earlier
- * round of another rank's. Between phases, all is done. */
+ * There is no deadlock: an item's receive waits for the same item's send on another rank, and that send waits only for
+ * items before it. Each phase is done before the next one begins. */
 #include "comm/outer/outer.h"
 
 #include "comm/reduce/reduce.h"
 
 #include <string.h>
 
-/* Over a network, up to 2 MiB is under way in each direction, in 4 to 64 messages. 1 Gbit/s takes 17 ms for 2 MiB: the
- * wire stays busy if the world's thread loses its core for so long. */
+/* Over a network, up to 2 MiB are under way in each direction, in 4 to 64 messages. 2 MiB take 17 ms at 1 Gbit/s, so
+ * the wire stays busy even if the world's thread loses its core for that long. */
 enum { WINDOW_MOST = 64 };
 static const size_t window_bytes = (size_t)2 << 20;
-/* Processes of one host copy from each other's memory, each while the others do. What is under way is to stay in a
- * cache. A message costs some microseconds, and nothing is gained by cutting what fits: each rank copies in every
- * round. Only in a pipeline, where a rank waits for the first message of the one before it, are short ones better. */
+/* Processes on one host copy from each other's memory, all at the same time. What is under way should stay in a cache.
+ * A message costs some microseconds, and cutting a range that fits gains nothing, since each rank copies in every
+ * round. Only a pipeline gains by short messages: there a rank waits for the first message of the rank before. */
 static const size_t near_window_bytes = (size_t)1 << 20, near_whole_bytes = (size_t)512 << 10;
 static const size_t near_part_bytes = (size_t)256 << 10, near_pipe_bytes = (size_t)128 << 10;
-/* After so many turns the world's thread looks at its other jobs, and at heartbeats. */
+/* After so many turns in one job, the world's thread looks at its other jobs and at heartbeats. */
 enum { TURNS_MOST = 64 };
 
 typedef struct message {
-    void *request; /* NULL: none, or it is done */
+    void *request; /* NULL: no message, or it is done */
     size_t bytes;  /* 0: the rank rests in this item */
     clq_hop hop;
-    char *to; /* where it comes to: a slot of scratch memory, or its place */
+    char *to; /* received: to a slot of scratch memory, or to its place; sent: from here */
 } message;
 
 struct clq_outer {
     clq_world *world;
     unsigned tag;
-    size_t chunk_bytes; /* 0: by the phase, all ranks are on one host */
+    size_t chunk_bytes; /* 0: each phase has its own, since all ranks are on one host */
     size_t scratch_bytes;
-    char *scratch; /* slots for what is to be combined */
+    char *scratch; /* slots for chunks that are to be combined */
     char *work;    /* CLQ_PLACE_WORK; grows */
     size_t work_bytes;
 };
@@ -50,12 +50,12 @@ typedef struct walk {
     const clq_outer_task *task;
     clq_schedule schedule;
     unsigned rank, phase;
-    size_t chunk_bytes, window; /* of the phase; window: messages under way */
+    size_t chunk_bytes, window; /* of the phase; window: how many messages may be under way */
     size_t chunks, items;
     /* How many items were begun and done in each direction. */
     size_t receives_begun, receives_done, sends_begun, sends_done;
     message receives[WINDOW_MOST], sends[WINDOW_MOST];
-    clq_reduce_function *combine, *complete; /* complete: the last combination, of an average the one that divides */
+    clq_reduce_function *combine, *complete; /* complete: for the last combination; of an average, it divides */
     unsigned divisor;
 } walk;
 
@@ -89,7 +89,7 @@ static char *place_of(const walk *w, clq_place place) {
     return place == CLQ_PLACE_OUT ? w->task->out : w->outer->work;
 }
 
-/* Where a range's chunk is, and its bytes; 0: it has no such chunk. */
+/* *out: where a range's chunk is. Returns its bytes; 0: the range has no such chunk. */
 static size_t chunk_of(const walk *w, clq_range range, size_t chunk, char **out) {
     const size_t skipped = chunk * w->chunk_bytes;
     if (skipped >= range.bytes) return 0;
@@ -97,8 +97,8 @@ static size_t chunk_of(const walk *w, clq_range range, size_t chunk, char **out)
     return CLQ_MIN(w->chunk_bytes, range.bytes - skipped);
 }
 
-/* How many items come before the item's own place in the round before, that place included: so many are done when the
- * item may begin. */
+/* The number of items up to the same chunk in the round before, that one included: all these are done before the item
+ * may begin. */
 static size_t round_before(const walk *w, size_t item) {
     const size_t stride = phase_of(w)->by_chunk ? 1 : w->chunks;
     return item < stride ? 0 : item - stride + 1;
@@ -106,8 +106,9 @@ static size_t round_before(const walk *w, size_t item) {
 
 /* ---- receiving ---- */
 
-/* Whether what comes may be written to its place: what is sent from there must have left. By rounds, that was sent a
- * round before, or earlier; by chunks it is the rank's own input, if that is the output, too. */
+/* Whether a received chunk may be written to its place: all that is sent from there must have left. If the phase goes
+ * by rounds, that was sent in the round before, or earlier. If it goes by chunks, only the rank's own input is sent
+ * from there, and only if input and output are the same memory. */
 static bool is_free(const walk *w, const clq_hop *hop, size_t item) {
     if (hop->reduced) return true; /* comes into a slot */
     if (!phase_of(w)->by_chunk) return w->sends_done >= round_before(w, item);
@@ -134,7 +135,7 @@ static clq_status begin_receives(walk *w, bool *moved) {
     return CLQ_OK;
 }
 
-/* Adds what came to its operand. */
+/* Combines a received message and its operand. */
 static void combine(const walk *w, const message *came, size_t chunk) {
     char *operand = NULL, *to = NULL;
     chunk_of(w, came->hop.operand, chunk, &operand);
@@ -145,15 +146,15 @@ static void combine(const walk *w, const message *came, size_t chunk) {
                                                 w->divisor, false);
 }
 
-/* The next one, if it is there: what follows from it is sent before the one behind it is looked at. An engine may copy
- * all that has come before it says that one is done. */
+/* Ends one receive, the next, if its message has come. The sends that follow from it begin before the next receive is
+ * tested: an engine may copy all that has come before it says that one message is done. */
 static clq_status end_receive(walk *w, bool *moved) {
     const size_t item = w->receives_done;
     message *came = &w->receives[item % w->window];
     bool done;
     if (item == w->receives_begun) return CLQ_OK;
     CLQ_TRY(clq_world_test(w->outer->world, &came->request, moved, &done));
-    /* What is combined replaces the sent bytes, if both partners send what they have. */
+    /* In an exchange the result replaces the bytes that the rank sends: they must have left. */
     if (!done || (came->bytes > 0 && came->hop.exchanged && w->sends_done <= item)) return CLQ_OK;
     if (came->bytes > 0 && came->hop.reduced) {
         size_t chunk;
@@ -221,7 +222,7 @@ static clq_status advance(clq_job *job, clq_world *world, bool *moved, bool *don
     return CLQ_OK;
 }
 
-/* What goes from in to out on the rank itself. */
+/* Copies the rank's own part from in to out. */
 static void copy_own(const walk *w) {
     const clq_range own = clq_schedule_own(&w->schedule, w->task->collective, w->rank);
     char *to = (char *)w->task->out + own.begin;

@@ -1,23 +1,23 @@
-/* Collectives between the processes of a world, on the host's memory: the schedules that walks carry out between the
- * devices of one process (schedule/schedule.h), carried out by the world's thread. So the order of sums, and thus their
- * bits, is that of the schedule with as many ranks, whatever the MPI. */
+/* Collectives between the processes of a world, on the host's memory. They use the same schedules as the collectives
+ * between the devices of one process (schedule/schedule.h), carried out as jobs of the world (world/world.h). So the
+ * schedule for that number of ranks fixes the order of sums, and thus their bits, whatever the MPI. */
 #ifndef CLQ_COMM_OUTER_H
 #define CLQ_COMM_OUTER_H
 
 #include "comm/schedule/schedule.h"
 #include "world/world.h"
 
-/* What one communicator has for its collectives between processes: a tag, and memory. */
+/* One communicator's message tag and memory for its collectives between processes. */
 typedef struct clq_outer clq_outer;
-/* By every rank of the world, in the same order as its other users. chunk_bytes: of a message; 0:
- * what goes fastest between these ranks. Errors: UNSUPPORTED, MEMORY. */
+/* All ranks of the world call it, in the same order as their other calls that take tags (clq_world_new_tags).
+ * chunk_bytes: size of a message; 0: the size that is fastest between these ranks. Errors: UNSUPPORTED, MEMORY. */
 clq_status clq_outer_create(clq_world *world, size_t chunk_bytes, clq_outer **out);
 void clq_outer_destroy(clq_outer *outer); /* takes NULL */
 
 typedef struct clq_outer_task {
-    clq_collective collective; /* no barrier */
-    clq_algorithm algorithm;   /* neither AUTO, DIRECT nor HIERARCHICAL; what has no form of its own: ring */
-    const void *in;            /* as the public calls have them; in place, too */
+    clq_collective collective; /* any but CLQ_BARRIER */
+    clq_algorithm algorithm;   /* not AUTO, DIRECT or HIERARCHICAL; a collective without such a form uses the ring */
+    const void *in;            /* in and out: as in the public calls; in == out is allowed */
     void *out;
     size_t count;
     clq_dtype dtype;
@@ -26,19 +26,20 @@ typedef struct clq_outer_task {
     unsigned divisor;  /* what an average divides by; 0: the world's size */
     double deadline_s; /* 0: the world's */
 } clq_outer_task;
-/* This rank's part, by one thread at a time; returns when it is done. All ranks call with the same task but for `in`
- * and `out`. A failure ends the world. Errors: MEMORY (which ends the world, too), and those of clq_world_wait. */
+/* Carries out this rank's part, and returns when it is done. One thread at a time calls it. All ranks pass the same
+ * task, except for `in` and `out`. Any failure ends the world. Errors: MEMORY, and those of clq_world_wait. */
 clq_status clq_outer_run(clq_outer *outer, const clq_outer_task *task);
 
-/* Bytes from one rank to another, to measure the way between the two. */
+/* A message from one rank to another, to measure the path between them. */
 typedef struct clq_outer_way {
     unsigned from, to;
-    bool returns; /* and back */
+    bool returns; /* `to` then sends as many bytes back */
     size_t bytes;
-    const char *out; /* (bytes) of both, */
-    char *in;        /* likewise */
+    const char *out; /* (bytes) what a rank sends */
+    char *in;        /* (bytes) where a rank receives */
 } clq_outer_way;
-/* As clq_outer_run, by the two; another rank that calls returns at once. */
+/* Carries out this rank's part, as clq_outer_run does. The two ranks call it; any other rank that calls it returns at
+ * once. */
 clq_status clq_outer_travel(clq_outer *outer, const clq_outer_way *way);
 
 #endif

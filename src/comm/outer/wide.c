@@ -1,5 +1,5 @@
-/* The collectives of a communicator that spans processes (wide.h), each in its three parts, and what they need: which
- * process has which rank, and what the host sees of the leader's memory. */
+/* The collectives of a communicator that spans processes (wide.h), each in its three parts. Also what they need: which
+ * process has which rank, and the host's view of the leader's memory. */
 #include "comm/outer/wide.h"
 
 #include "comm/communicator.h"
@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* Grows. */
+/* Host memory that grows when needed. */
 typedef struct memory {
     void *data;
     size_t bytes;
@@ -21,32 +21,32 @@ struct clq_wide {
     clq_algorithm algorithm;
     unsigned first, total;
     unsigned *begin; /* [world's size + 1]: the first rank of each process */
-    bool is_even;    /* all processes have as many devices */
-    unsigned tags;   /* of messages between devices: tags + from * most + to, by numbers in their processes */
-    unsigned most;   /* devices of a process */
+    bool is_even;    /* all processes have equally many devices */
+    unsigned tags;   /* for messages between devices: tags + from * most + to, both ranks within their processes */
+    unsigned most;   /* the most devices of any process */
     double deadline_s;
     atomic_uint_fast64_t busy_ns;
-    /* By who issues collectives: those that all processes were ready for. */
+    /* The kinds of collectives that all processes were ready for. Used by the thread that issues collectives. */
     bool ready[CLQ_COLLECTIVE_COUNT][CLQ_DTYPE_COUNT][CLQ_REDOP_COUNT];
 
-    /* The leader's alone: */
-    clq_buffer *passing; /* what is on its way through the leader, where no buffer of the task takes it; grows */
-    memory staging;      /* the host's copy, of a device with memory of its own */
-    memory halves;       /* what travels in place of floats */
+    /* Used by the leader alone: */
+    clq_buffer *passing; /* data on its way through the leader, if no buffer of the task takes it; grows */
+    memory staging;      /* the host's copy, if the device has its own memory */
+    memory halves;       /* the halves that travel in place of floats */
 };
 
 unsigned clq_wide_first(const clq_wide *wide) { return wide->first; }
 unsigned clq_wide_total(const clq_wide *wide) { return wide->total; }
 uint64_t clq_wide_busy_ns(const clq_wide *wide) { return atomic_load(&wide->busy_ns); }
 
-/* The process that a rank is of. */
+/* The process that has a rank. */
 static unsigned process_of(const clq_wide *wide, unsigned rank) {
     unsigned process = 0;
     while (rank >= wide->begin[process + 1]) process++;
     return process;
 }
 
-/* The same on all ranks. */
+/* The algorithm between processes: the same on all ranks. */
 static clq_algorithm choose(const clq_wide *wide, size_t bytes) {
     return clq_schedule_between(wide->algorithm, clq_world_size(wide->world), bytes);
 }
@@ -66,7 +66,7 @@ void clq_wide_explain(const clq_wide *wide, clq_text *text) {
 
 /* ---- between processes ---- */
 
-/* What the host sees of a range of the leader's memory. */
+/* The host's view of a range of the leader's memory. */
 typedef struct view {
     clq_queue *queue;
     clq_buffer *buffer;
@@ -85,7 +85,7 @@ static clq_status grow(memory *at, size_t bytes) {
     return CLQ_OK;
 }
 
-/* Commands that wrote the range are done. */
+/* The commands that wrote the range are done before. */
 static clq_status open_view(clq_wide *wide, view *at) {
     const clq_device *device = wide->local->members[0].device;
     char *host = clq_buffer_host(at->buffer);
@@ -113,7 +113,8 @@ static clq_status close_view(const view *at) {
     return clq_queue_finish(at->queue);
 }
 
-/* An all-reduce or a reduce-scatter of floats, in place: their sums are those of halves. */
+/* Carries out an all-reduce or a reduce-scatter of floats on halves, in place: the values are rounded to halves, which
+ * travel and are added. */
 static clq_status run_in_halves(clq_wide *wide, clq_outer_task outer) {
     const bool scatters = outer.collective == CLQ_REDUCE_SCATTER;
     const size_t count = outer.count * (scatters ? clq_world_size(wide->world) : 1);
@@ -130,8 +131,8 @@ static clq_status run_in_halves(clq_wide *wide, clq_outer_task outer) {
     return CLQ_OK;
 }
 
-/* The leader's part of a collective between processes, in place in `at`. in_at, out_at: where its input and output are
- * in there. count: the collective's, with processes as ranks. root: a process. */
+/* The leader's part of a collective between processes, in place in the range `at`. in_at, out_at: offsets of its input
+ * and output there. count: the collective's, with processes as ranks. root: a process. */
 static clq_status cross(clq_wide *wide, const clq_task *task, clq_collective collective, size_t count, unsigned root,
                         view at, size_t in_at, size_t out_at) {
     const double began = clq_now();
@@ -156,7 +157,8 @@ static clq_status cross(clq_wide *wide, const clq_task *task, clq_collective col
 
 /* ---- among the devices of this process ---- */
 
-/* A collective of this process's devices, with the task's type. Averages are taken between processes. */
+/* This rank's part of a collective among this process's devices, with the task's type. An average is only a sum here:
+ * the division is done between processes. */
 static clq_status among(clq_wide *wide, unsigned rank, const clq_task *task, clq_collective collective, clq_place_at in,
                         clq_place_at out, size_t count, unsigned root, unsigned to) {
     clq_task local = {.collective = collective,
@@ -188,7 +190,7 @@ static view view_of(const clq_task *task, clq_place_at place, size_t bytes) {
     return (view){.queue = task->queue, .buffer = place.buffer, .offset = place.offset, .bytes = bytes};
 }
 
-/* Memory of the leader for what passes through it. */
+/* The leader's memory for data that passes through it. */
 static clq_status pass_through(clq_wide *wide, size_t bytes, clq_place_at *out) {
     if (!wide->passing || clq_buffer_bytes(wide->passing) < bytes) {
         clq_buffer_destroy(wide->passing);
@@ -259,7 +261,7 @@ static clq_status all_gather(clq_wide *wide, unsigned rank, const clq_task *task
     return among(wide, rank, task, CLQ_BROADCAST, out_of(task), out_of(task), wide->total * task->count, 0, 0);
 }
 
-/* Every process has come, and all of its devices have. */
+/* Waits until all devices of this process have come. The leader also waits until the same holds for every process. */
 static clq_status all_met(clq_wide *wide, unsigned rank, const clq_task *task) {
     unsigned char byte = 0;
     const clq_outer_task outer = {.collective = CLQ_ALL_REDUCE,
@@ -281,7 +283,7 @@ static clq_status barrier(clq_wide *wide, unsigned rank, const clq_task *task) {
     return meet(wide, rank, task, false);
 }
 
-/* Between devices of two processes. */
+/* A send/recv between devices of two processes. */
 static clq_status send_or_receive(clq_wide *wide, unsigned rank, const clq_task *task, size_t bytes) {
     const unsigned from = process_of(wide, task->root), to = process_of(wide, task->to);
     const unsigned tag = wide->tags + (task->root - wide->begin[from]) * wide->most + task->to - wide->begin[to];
@@ -332,7 +334,7 @@ static clq_status run(clq_wide *wide, unsigned rank, const clq_task *task) {
     }
 }
 
-/* The first failure becomes that of this process's devices, which ends the world. */
+/* The first failure aborts this process's communicator, and that ends the world. */
 clq_status clq_wide_run(clq_wide *wide, unsigned rank, const clq_task *task) {
     const clq_status status = run(wide, rank, task);
     if (status == CLQ_OK) return CLQ_OK;
@@ -356,7 +358,7 @@ static clq_status prepare_pairs(clq_wide *wide, clq_task task, bool to_leader) {
     return CLQ_OK;
 }
 
-/* What the collectives above call among the devices of this process. */
+/* Prepares what the collectives above call among the devices of this process. */
 static clq_status prepare_here(clq_wide *wide, const clq_task *asked) {
     clq_task task = *asked;
     const bool gathers = asked->collective == CLQ_ALL_GATHER, scatters = asked->collective == CLQ_REDUCE_SCATTER;
@@ -371,8 +373,8 @@ static clq_status prepare_here(clq_wide *wide, const clq_task *asked) {
     return clq_collective_reduces(asked->collective) ? clq_walk_prepare_here(wide->local, &task) : CLQ_OK;
 }
 
-/* One process may compile for long while another has its kernels: before the first collective of a kind they meet,
- * within the world's deadline, so that the group's deadline does not run meanwhile. */
+/* One process may compile for long while another has its kernels already. So the processes meet before the first
+ * collective of a kind, within the world's deadline: the group's deadline does not run meanwhile. */
 clq_status clq_wide_prepare(clq_wide *wide, const clq_task *task) {
     bool *ready = &wide->ready[task->collective][task->dtype][task->op];
     CLQ_TRY(prepare_here(wide, task));
@@ -383,7 +385,7 @@ clq_status clq_wide_prepare(clq_wide *wide, const clq_task *task) {
 
 /* ---- making ---- */
 
-/* What a process tells of its communicator. */
+/* What a process tells the others about its communicator. */
 typedef struct side {
     uint32_t devices, algorithm;
 } side;
@@ -423,7 +425,8 @@ clq_status clq_wide_create(clq_comm *local, clq_world *world, clq_algorithm algo
         *out = wide;
         return CLQ_OK;
     }
-    /* All processes see a mismatch; any other failure the others would wait for in vain. */
+    /* All processes see a mismatch by themselves. After any other failure the others would wait in vain, so the world
+     * ends. */
     if (status != CLQ_ERROR_MISMATCH) status = clq_world_fail_with(world, status);
     clq_wide_destroy(wide);
     return status;

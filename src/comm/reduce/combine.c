@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* As the device's language names them: stored, computed in, computed in where the sign does not matter. */
+/* The types' names in OpenCL C: as stored, as computed in, and as computed in if the sign does not matter. */
 static const struct {
     const char *stored, *work, *wrapping;
     int half;
@@ -17,8 +17,8 @@ static const struct {
     [CLQ_U32] = {"uint", "uint", "uint", 0, false},   [CLQ_U64] = {"ulong", "ulong", "ulong", 0, false},
 };
 
-/* A driver may leave the better part of compiling to a kernel's first launch (PoCL does): so that it is behind us, one
- * element. */
+/* Launches the kernel for one element. A driver may leave most of the compiling to a kernel's first launch, as PoCL
+ * does; this launch gets it done. */
 static clq_status launch_once(clq_device *device, clq_kernel *kernel, clq_dtype dtype) {
     const size_t element = clq_dtype_bytes(dtype);
     clq_buffer *buffer = NULL;
@@ -57,7 +57,8 @@ clq_status clq_combine_create(clq_device *device, clq_dtype dtype, clq_redop op,
     return status;
 }
 
-/* 1 / ranks, or ranks, in the type that the kernel wants; the number of its bytes. */
+/* Writes an average's factor in the type that the kernel wants: 1 / ranks or, for integers, ranks. Returns its
+ * bytes. */
 static size_t make_factor(clq_dtype dtype, unsigned ranks, void *out) {
     size_t bytes = types[dtype].half ? sizeof(float) : clq_dtype_bytes(dtype);
     if (dtype == CLQ_F64) {
@@ -76,8 +77,8 @@ static size_t make_factor(clq_dtype dtype, unsigned ranks, void *out) {
     return bytes;
 }
 
-/* Work-items of a GPU: one for each vector, in whole groups, but no more than keep every unit busy with several groups;
- * the kernel's stride takes care of the rest. */
+/* How many work-items a GPU gets: one for each vector, in whole work-groups, but no more than keep every compute unit
+ * busy with several work-groups. The kernel's stride takes care of the rest. */
 static size_t items_of(const clq_device *device, size_t count) {
     enum { WIDTH = 4 /* as in comm.cl */, GROUP = 256 };
     const size_t busy = (size_t)CLQ_MAX(clq_device_get_info(device)->compute_units, 1u) * 1024;
@@ -102,7 +103,8 @@ clq_status clq_combine_launch(clq_queue *queue, clq_kernel *kernel, clq_dtype dt
     CLQ_TRY(clq_kernel_set_bytes(kernel, 6, &count, sizeof count));
     CLQ_TRY(clq_kernel_set_bytes(kernel, 7, &average, sizeof average));
     CLQ_TRY(clq_kernel_set_bytes(kernel, 8, factor, factor_bytes));
-    /* A tile is a group of its own: drivers left to choose make one group, and so one thread's work, of all of them. */
+    /* On the tile family each work-item is its own work-group. Drivers that choose themselves put all items into one
+     * work-group, which one thread runs. */
     const bool tile = clq_device_family(device) == CLQ_FAMILY_TILE;
     const size_t one = 1, items = tile ? clq_device_min_groups(device) : items_of(device, (size_t)count);
     return clq_queue_launch_after(queue, kernel, 1, &items, tile ? &one : NULL, order);

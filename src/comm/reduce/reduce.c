@@ -4,7 +4,7 @@
 #include <cpuid.h>
 #include <stdatomic.h>
 
-/* Not every compiler knows how to ask for F16C, and asking the processor itself traps in virtual machines: once. */
+/* Asks cpuid, since not every compiler can ask for F16C. Asks once, since cpuid traps in virtual machines. */
 static bool has_f16c(void) {
     enum { UNKNOWN, NO, YES };
     static atomic_int known;
@@ -22,8 +22,8 @@ static bool has_avx512(void) {
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
 
-/* Chosen by a pointer and not by an ifunc, whose resolver runs before the sanitizers are up and which not every C
- * library has. */
+/* The table is chosen at run time and not by an ifunc: not every C library has ifuncs, and their resolvers run before
+ * the sanitizers are up. */
 const clq_reduce_table *clq_reduce_table_at(clq_reduce_level level) {
     switch (level) {
     case CLQ_REDUCE_PLAIN: return &clq_reduce_plain;

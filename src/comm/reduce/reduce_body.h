@@ -1,20 +1,22 @@
-/* The functions for one width of vectors: VECTOR, TARGET as in reduce_vector.h, whose table becomes TABLE. */
+/* The functions for one vector width, and their table. The including file defines VECTOR and TARGET (see
+ * reduce_vector.h), and TABLE, the table's name. */
 #include "comm/reduce/reduce_vector.h"
 
 #define OP_SUM(T, a, b) ((a) + (b))
 #define OP_PROD(T, a, b) ((a) * (b))
 #define OP_MIN(T, a, b) SELECT(T, (a) < (b), a, b)
 #define OP_MAX(T, a, b) SELECT(T, (a) > (b), a, b)
-/* NaN wins: it compares with nothing, itself included. */
+/* NaN wins: a != a if a is NaN; if b is NaN, the comparison with b is false, which selects b. */
 #define OP_FLOAT_MIN(T, a, b) SELECT(T, ((a) < (b)) | ((a) != (a)), a, b)
 #define OP_FLOAT_MAX(T, a, b) SELECT(T, ((a) > (b)) | ((a) != (a)), a, b)
 
-/* What becomes of a vector of sums: this, or divide_u8, … */
+/* FINISH for a vector of results: KEEP leaves it alone; SCALE and divide_u8, … make averages of sums. */
 #define KEEP(v, ranks) ((void)(ranks))
-/* By one rounded factor and not by a division, which devices may round as they like: host and devices agree. */
+/* Multiplies by a rounded factor instead of dividing: devices may round a division as they like, and host and devices
+ * must agree. */
 #define SCALE(v, ranks) (*(v) *= 1 / (__typeof__((*(v))[0]))(ranks))
 
-/* What is less than a block goes through one that is whole: its end is zeros. */
+/* Reduces less than a block: copies it into a whole block whose end is zeros. */
 static void reduce_rest(clq_reduce_function *reduce, size_t block, size_t element, const void *const *in, unsigned ins,
                         void *const *out, unsigned outs, size_t at, size_t bytes, unsigned ranks) {
     char blocks[CLQ_REPLICAS_MAX][4 * VECTOR];
@@ -93,8 +95,8 @@ static void reduce_rest(clq_reduce_function *reduce, size_t block, size_t elemen
         if (stream) stream_end();                                                                                      \
     }
 
-/* Sums and products of signed integers are those of unsigned ones: they wrap. Only comparing and dividing tell them
- * apart. */
+/* Signed integers use the sums and products of unsigned ones: both wrap around to the same bits. Only comparisons and
+ * divisions differ. */
 #define REDUCE_FLOAT(T, LOAD, STORE)                                                                                   \
     REDUCE(T##_sum, T, LOAD, OP_SUM, KEEP, STORE)                                                                      \
     REDUCE(T##_prod, T, LOAD, OP_PROD, KEEP, STORE)                                                                    \
@@ -120,8 +122,8 @@ REDUCE_INTEGERS(i16, u16)
 REDUCE_INTEGERS(i32, u32)
 REDUCE_INTEGERS(i64, u64)
 
-/* A vector at a time; what is less goes through one that is filled up with zeros. FROM, TO: as elements lie in memory;
- * BY: load_f16 or store_f16, from the vector `taken` to the vector `made`. */
+/* Converts a vector at a time; a shorter rest is filled up with zeros first. FROM, TO: the elements' types in memory.
+ * BY: load_f16 or store_f16, which converts the vector `taken` to the vector `made`. */
 #define CONVERT(NAME, FROM, FROM_VECTOR, TO, TO_VECTOR, BY)                                                            \
     TARGET static void NAME(const FROM *from, TO *to, size_t count) {                                                  \
         enum { STEP = VECTOR / sizeof(float) };                                                                        \

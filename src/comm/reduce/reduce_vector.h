@@ -1,9 +1,10 @@
-/* Vectors of one width, VECTOR bytes, that the processor has: their types, how halves are loaded and stored, how sums
- * become averages, how results are streamed. Included once by each file that makes the functions for a width; TARGET is
- * the attribute that lets the compiler use it.
+/* Vectors of one width that the processor has, VECTOR bytes: their types, and how they load and store halves, make
+ * averages of sums, and stream results. Each file that makes the functions for a width includes this once. TARGET is
+ * the attribute that lets the compiler use that width.
  *
- * Vectors by hand rather than by the compiler: in place, inputs and outputs are the same memory, which its check for
- * overlap would send to the scalar loop. Never wider than the processor's own: those go through memory. */
+ * The vectors are written by hand because of in-place calls: inputs and outputs are then the same memory, and a loop
+ * that the compiler vectorized would find that they overlap and take its scalar version. Vectors are never wider than
+ * the processor's own, since the compiler would pass wider ones through memory. */
 #ifndef CLQ_COMM_REDUCE_VECTOR_H
 #define CLQ_COMM_REDUCE_VECTOR_H
 
@@ -16,8 +17,8 @@
 
 #define INLINE TARGET __attribute__((always_inline)) static inline
 
-/* For every element type T: T_work, a vector of what is computed in; T_stored, as many elements as they lie in memory;
- * T_mask, what comparing two T_work gives; T_element, one of its elements. */
+/* For every element type T. T_work: a vector of the type that is computed in. T_stored: as many elements as they lie in
+ * memory. T_mask: what comparing two T_work gives. T_element: one element of T_work. */
 #define TYPES(T, STORED, WORK, MASK)                                                                                   \
     typedef WORK T##_work __attribute__((vector_size(VECTOR)));                                                        \
     typedef STORED T##_stored __attribute__((vector_size(VECTOR / sizeof(WORK) * sizeof(STORED))));                    \
@@ -37,7 +38,7 @@ TYPES(u32, uint32_t, uint32_t, int32_t)
 TYPES(u64, uint64_t, uint64_t, int64_t)
 #define ELEMENT(T) (sizeof(T##_stored) / (sizeof(T##_work) / sizeof(T##_element)))
 
-/* Vectors a where the mask is set, b elsewhere. */
+/* Takes an element from a if its mask is set, otherwise from b. */
 #define SELECT(T, m, a, b) ((T##_work)(((T##_mask)(a) & (T##_mask)(m)) | ((T##_mask)(b) & ~(T##_mask)(m))))
 
 /* ---- halves ---- */
@@ -59,7 +60,7 @@ INLINE void narrow(bf16_stored *to, const u32_work *from) {
 INLINE void widen(u32_work *to, const bf16_stored *from) {
     *to = (u32_work)_mm_unpacklo_epi16(_mm_loadl_epi64((const void *)from), _mm_setzero_si128());
 }
-/* The packing saturates as signed. */
+/* The packing saturates signed numbers, so the lower 16 bits are sign-extended first. */
 INLINE void narrow(bf16_stored *to, const u32_work *from) {
     __m128i extended = _mm_srai_epi32(_mm_slli_epi32((__m128i)*from, 16), 16);
     _mm_storel_epi64((void *)to, _mm_packs_epi32(extended, extended));
@@ -69,7 +70,7 @@ INLINE void widen(u32_work *to, const bf16_stored *from) { *to = __builtin_conve
 INLINE void narrow(bf16_stored *to, const u32_work *from) { *to = __builtin_convertvector(*from, bf16_stored); }
 #endif
 
-/* To nearest, ties to even, as the processors do it; but a NaN keeps only its sign. */
+/* Rounding is to nearest, ties to even, as processors do it. But a NaN keeps only its sign. */
 #if VECTOR >= 32
 INLINE void load_f16(f16_work *to, const f16_stored *from) { *to = (f16_work)FROM_HALVES(*from); }
 INLINE void store_f16(f16_stored *to, const f16_work *from) {
@@ -83,13 +84,14 @@ INLINE void load_f16(f16_work *to, const f16_stored *from) {
     widen(&half, from);
     u32_work sign = (half & 0x8000u) << 16, rest = half & 0x7fffu;
     u32_work normal = (rest << 13) + (112u << 23), special = (rest << 13) | 0x7f800000u;
-    i32_work compared = (i32_work)rest; /* no processor of this width compares unsigned ones */
+    i32_work compared = (i32_work)rest; /* no processor with this width compares unsigned integers */
     u32_work tiny = (u32_work)(__builtin_convertvector(compared, f32_work) * 0x1p-24f);
     u32_work bits = SELECT(u32, compared >= 0x7c00, special, normal);
     *to = (f16_work)(SELECT(u32, compared < 0x400, tiny, bits) | sign);
 }
 
-/* Below 2^-14 the addition rounds: a unit of 0.5 is that of the small halves. */
+/* Below 2^-14 the addition of 0.5 rounds: the lowest bit of a float from 0.5 to 1 is 2^-24, as that of the subnormal
+ * halves. */
 INLINE void store_f16(f16_stored *to, const f16_work *from) {
     u32_work bits = (u32_work)*from, sign = (bits >> 16) & 0x8000u, rest = bits & 0x7fffffffu;
     u32_work normal = (rest + 0xfffu + ((rest >> 13) & 1u) - (112u << 23)) >> 13;
@@ -108,7 +110,7 @@ INLINE void load_bf16(bf16_work *to, const bf16_stored *from) {
     *to = (bf16_work)(half << 16);
 }
 
-/* Not by the processors' own conversion, which takes the smallest numbers for zero. */
+/* Does not use the processors' own conversion, which treats the smallest numbers as zero. */
 INLINE void store_bf16(bf16_stored *to, const bf16_work *from) {
     u32_work bits = (u32_work)*from, rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
     u32_work half = SELECT(u32, *from != *from, (bits >> 16) | 0x40u, rounded);
@@ -117,17 +119,18 @@ INLINE void store_bf16(bf16_stored *to, const bf16_work *from) {
 
 #define LOAD_SAME(to, from) (*(to) = *(from))
 
-/* ---- averages of integers: no processor divides vectors of them ---- */
+/* ---- averages of integers: no processor divides vectors of integers ---- */
 
-/* v / n of whole numbers below 2^16 * n and 2^16: (v - (n - 1) / 2) / n lies at least 1 / 2n off what would round to
- * another than the result, and the two roundings before err by less; adding 1.5 * 2^23 leaves it in the lowest bits. */
+/* v / n, rounded down, for whole numbers v and n below 2^16. (v - (n - 1) / 2) / n rounds to this quotient: it lies at
+ * least 1 / 2n away from all that rounds to another number, and the two roundings before err by less. Adding 1.5 * 2^23
+ * rounds it, and leaves the quotient in the lowest bits. */
 INLINE void divide_16(u32_work *v, unsigned n) {
     f32_work x = (f32_work)(*v | 0x4b000000u) - 0x1p23f;
     x = (x - (float)(n - 1) * 0.5f) * (1.0f / (float)n) + 0x1.8p23f;
     *v = (u32_work)x & 0x3fffffu;
 }
 
-/* The same of numbers below 2^32 * n. */
+/* The same for whole numbers v below 2^32 * n. */
 INLINE void divide_32(u64_work *v, unsigned n) {
     f64_work x = (f64_work)(*v | 0x4330000000000000u) - 0x1p52;
     x = (x - (double)(n - 1) * 0.5) * (1.0 / (double)n) + 0x1.8p52;
@@ -158,7 +161,7 @@ INLINE void divide_u32(u32_work *sums, unsigned n) {
     *sums = (u32_work)(low | high << 32);
 }
 
-/* By digits of 32 bits: what the first leaves goes before the second. */
+/* Long division by digits of 32 bits: the first digit's remainder goes before the second digit. */
 INLINE void divide_u64(u64_work *sums, unsigned n) {
     u64_work high = *sums >> 32, low = *sums & 0xffffffffu, first = high;
     divide_32(&first, n);
@@ -167,7 +170,7 @@ INLINE void divide_u64(u64_work *sums, unsigned n) {
     *sums = first << 32 | low;
 }
 
-/* Towards zero, as C divides: the size, and the sign again. */
+/* Rounds toward zero, as C does: divides the magnitude, then restores the sign. */
 #define DEFINE_SIGNED_DIVIDE(T, UNSIGNED)                                                                              \
     INLINE void divide_##T(UNSIGNED##_work *sums, unsigned n) {                                                        \
         UNSIGNED##_work minus = (UNSIGNED##_work)((T##_work) * sums < 0), size = (*sums ^ minus) - minus;              \
@@ -181,8 +184,8 @@ DEFINE_SIGNED_DIVIDE(i64, u64)
 
 /* ---- streaming ---- */
 
-/* Lines of outputs are written past the caches without being fetched first, and those of inputs are fetched ahead and
- * past the larger caches, which gains a tenth; in place, where no line is spared, a fifth. */
+/* Output lines are written past the caches without being fetched first. Input lines are prefetched, past the larger
+ * caches: that gains a tenth. In place, when output lines are not streamed, it gains a fifth. */
 enum { LINE = 64, FETCH_AHEAD = 4096 };
 
 INLINE void fetch_ahead(const void *const *in, unsigned ins, size_t at, size_t block) {
@@ -191,7 +194,8 @@ INLINE void fetch_ahead(const void *const *in, unsigned ins, size_t at, size_t b
             __builtin_prefetch((const char *)in[k] + at + FETCH_AHEAD + line, 0, 0);
 }
 
-/* The outputs that are not also inputs, whose lines are there already: a bit for each. */
+/* A bit for each output that is not also an input. The lines of an output that is an input are in the caches
+ * already. */
 INLINE uint64_t apart_from_inputs(const void *const *in, unsigned ins, void *const *out, unsigned outs) {
     uint64_t apart = 0;
     for (unsigned k = 0; k < outs; k++) {
@@ -203,13 +207,14 @@ INLINE uint64_t apart_from_inputs(const void *const *in, unsigned ins, void *con
     return apart;
 }
 
-/* Bytes to reduce before `to` is aligned. An output that is not aligned as the first one is gets usual stores. */
+/* Bytes to reduce before `to`, in the first output, is aligned; 0: it is aligned, or whole elements do not lead there.
+ * Outputs that are aligned differently get ordinary stores. */
 INLINE size_t stream_head(const char *to, size_t aligned, size_t element) {
     size_t head = (size_t)(-(uintptr_t)to) % aligned;
     return head % element == 0 ? head : 0;
 }
 
-/* A stored vector, VECTOR bytes or half of that, to where it is aligned. */
+/* Stores a vector, VECTOR bytes or half as many, past the caches to an aligned address. */
 INLINE void stream_vector(char *to, const void *from, size_t bytes) {
 #if VECTOR == 64
     if (bytes == 64)

@@ -1,19 +1,19 @@
-/* Which algorithm an all-reduce gets where several could be: by measurement, once for the devices, their drivers and
- * the links between them, and kept with the built kernels. Each candidate's time is taken as alpha + beta S, from runs
- * with few bytes and with many.
+/* Which algorithm an all-reduce gets if there are several. They are measured once for the devices, their drivers and
+ * the links between them, and the costs are kept with the built kernels. Each candidate's time for S bytes is taken as
+ * alpha + beta S, from runs with few bytes and with many.
  *
- * What was measured is used only once it is kept, and from there: another algorithm adds in another order, and a run
- * must give the same bits as the one before it. Where nothing can be kept, a rule decides. */
+ * Costs are used only once they have been kept, and as they are read back. Another algorithm adds in another order, and
+ * a run must give the same bits as the run before it. If nothing can be kept, a rule decides. */
 #include "comm/communicator.h"
 
 #include <math.h>
 #include <string.h>
 
 enum { ROUNDS = 5 };
-static const double deadline_s = 30; /* of each trial, at least */
+static const double deadline_s = 30; /* the least deadline of a trial */
 static const size_t few_bytes = (size_t)4 << 10, most_bytes = (size_t)4 << 20;
 
-/* Enough for every slot to be used often, and not more: tiny chunks take their time. */
+/* Enough bytes to use every slot often, but no more, since tiny chunks are slow. */
 static size_t many_bytes(const clq_comm *comm) {
     return CLQ_MIN(CLQ_MAX(16 * comm->chunk_bytes, 2 * few_bytes), most_bytes);
 }
@@ -23,8 +23,8 @@ static const clq_algorithm candidates[] = {CLQ_ALGORITHM_RING, CLQ_ALGORITHM_RED
 
 static bool is_nested(const clq_comm *comm) { return comm->islands.count > 1 && comm->islands.count < comm->size; }
 
-/* Both partners of doubling compute the same sum: where one takes tiny numbers for zero and the other does not, they
- * would differ. Hosted ranks all compute as the host does. */
+/* With doubling, both partners compute the same sum. If one treats tiny numbers as zero and the other does not, the
+ * sums differ. Hosted ranks all compute as the host does. */
 static bool all_compute_alike(const clq_comm *comm) {
     const clq_device_info *first = clq_device_get_info(comm->members[0].device);
     for (unsigned r = 1; r < comm->size; r++) {
@@ -36,7 +36,7 @@ static bool all_compute_alike(const clq_comm *comm) {
     return true;
 }
 
-/* Whether AUTO may take it. */
+/* Whether AUTO may take the algorithm. */
 static bool is_candidate(const clq_comm *comm, clq_algorithm algorithm) {
     if (algorithm == CLQ_ALGORITHM_HIERARCHICAL) return is_nested(comm);
     return algorithm != CLQ_ALGORITHM_DOUBLING || all_compute_alike(comm);
@@ -64,9 +64,9 @@ static clq_status run_rounds(trial_rank *t) {
     return CLQ_OK;
 }
 
-static void trial_body(void *context) { (void)run_rounds(context); /* a failure is the communicator's, too */ }
+static void trial_body(void *context) { (void)run_rounds(context); /* the communicator keeps a failure */ }
 
-/* One size with the algorithm that the communicator has now; all ranks at once. */
+/* Measures one size with the communicator's present algorithm, on all ranks at once. */
 static clq_status measure_size(clq_comm *comm, trial_rank *ranks, size_t bytes, double *seconds) {
     clq_status status = CLQ_OK;
     for (unsigned r = 0; r < comm->size; r++) {
@@ -85,7 +85,7 @@ static clq_status measure_size(clq_comm *comm, trial_rank *ranks, size_t bytes, 
         ranks[r].thread = NULL;
         *seconds = CLQ_MAX(*seconds, ranks[r].best_s);
     }
-    clq_error first; /* and not what it was to the others */
+    clq_error first; /* the first failure itself, not the others' ABORTED */
     if (status == CLQ_OK && clq_comm_failure(comm, &first) != CLQ_OK) status = clq_error_raise(&first);
     return status;
 }
@@ -115,7 +115,7 @@ static clq_status measure(clq_comm *comm, clq_cost *costs) {
             status = clq_buffer_create(t->member->device, CLQ_MEMORY_DEVICE, most_bytes, "a trial", &t->buffer);
         if (status == CLQ_OK) status = clq_queue_fill_zero(t->queue, t->buffer, 0, most_bytes);
     }
-    const double asked_s = comm->deadline_s; /* is for the caller's collectives */
+    const double asked_s = comm->deadline_s; /* meant for the caller's collectives */
     comm->deadline_s = CLQ_MAX(asked_s, deadline_s);
     if (status == CLQ_OK) status = measure_candidates(comm, ranks, costs);
     comm->deadline_s = asked_s;
@@ -131,7 +131,7 @@ static clq_status measure(clq_comm *comm, clq_cost *costs) {
 
 /* ---- keeping ---- */
 
-/* What the times depend on. */
+/* *out: a hash of all that the times depend on. */
 static clq_status make_key(const clq_comm *comm, clq_hash128 *out) {
     clq_text text = {0};
     clq_text_add(&text, "costs of all-reduces 5, transport %d, %u slots of %zu\n", (int)comm->transport, comm->slots,
@@ -164,7 +164,7 @@ clq_status clq_comm_measure(clq_comm *comm) {
     clq_cost costs[CLQ_ALGORITHM_COUNT] = {{0}};
     CLQ_TRY(measure(comm, costs));
     clq_device_remember(comm->members[0].device, key, costs, sizeof costs);
-    return recall(comm, key, &comm->measured); /* perhaps another process was first */
+    return recall(comm, key, &comm->measured); /* another process may have kept its costs first */
 }
 
 /* ---- choosing ---- */
@@ -174,7 +174,7 @@ static clq_algorithm choose_by_rule(const clq_comm *comm, size_t bytes) {
     return is_nested(comm) ? CLQ_ALGORITHM_HIERARCHICAL : CLQ_ALGORITHM_RING;
 }
 
-/* By what was measured, if anything was. */
+/* By the measured costs, if there are any; otherwise by the rule. */
 static clq_algorithm find_fastest(const clq_comm *comm, size_t bytes) {
     if (!comm->measured) return choose_by_rule(comm, bytes);
     clq_algorithm best = CLQ_ALGORITHM_RING;
@@ -190,14 +190,14 @@ static clq_algorithm find_fastest(const clq_comm *comm, size_t bytes) {
 }
 
 clq_algorithm clq_comm_choose(const clq_comm *comm, clq_collective collective, size_t bytes) {
-    if (comm->algorithm == CLQ_ALGORITHM_DIRECT) return CLQ_ALGORITHM_DIRECT; /* without a schedule */
+    if (comm->algorithm == CLQ_ALGORITHM_DIRECT) return CLQ_ALGORITHM_DIRECT; /* needs no schedule */
     const bool is_free = comm->algorithm == CLQ_ALGORITHM_AUTO && collective == CLQ_ALL_REDUCE;
     return clq_schedule_form(is_free ? find_fastest(comm, bytes) : comm->algorithm, collective, comm->size);
 }
 
 /* ---- telling ---- */
 
-/* The sizes from which on another algorithm is chosen, to a part in 64. */
+/* Tells which algorithm each range of sizes gets. The limits are right to one part in 64. */
 void clq_comm_explain_choice(const clq_comm *comm, clq_text *text) {
     size_t from = 0;
     clq_algorithm now = clq_comm_choose(comm, CLQ_ALL_REDUCE, 0);

@@ -1,24 +1,24 @@
-/* Direct: all ranks' memory is the host's too, so nothing travels. Rank r's part of what is to be done is read from
- * every rank's input and written to every rank's output. All-reduce: 2 meetings, n S / n bytes read and as many written
- * for each part (2 n S in all, against 5 (n - 1) S for a ring on the same memory). Element by element the result is
- * made in rank order 0, 1, …, whoever makes it: the same bits everywhere and always.
+/* Direct: the host reaches all ranks' memory, so nothing travels. The work has a part for each rank, which is read from
+ * every rank's input and written to every rank's output. An all-reduce takes 2 meetings. For each part n S / n bytes
+ * are read and as many are written: 2 n S in all, against 5 (n - 1) S for a ring on the same memory. Each element is
+ * reduced in rank order 0, 1, …, whoever does it, so the bits are the same everywhere and always.
  *
- * So a rank that is done with its part helps with the others': where there are more ranks than cores, where cores
- * differ or one is at something else, all end together. */
+ * So a rank that is done with its part may help with the others'. All ranks then end together, even if there are more
+ * ranks than cores, cores differ, or one is busy with something else. */
 #include "comm/communicator.h"
 
 #include <string.h>
 
-/* What is written past the caches need not be fetched first: a third of the traffic. But the devices that read the
- * result next must fetch it then: it pays, theirs included, once all that is touched fills the caches (measured: at
- * three quarters of a last-level cache of 32 MiB; what that is here no system says reliably). */
+/* Lines that are written past the caches need not be fetched first, which saves a third of the traffic. But the devices
+ * that read the result next must fetch it. Their time included, that pays once all that is touched fills the caches.
+ * Measured: at three quarters of a last-level cache of 32 MiB. No system reliably reports the size of its own cache. */
 static const size_t streaming_bytes = (size_t)24 << 20;
 
-/* A part is taken in such pieces: small enough to be shared out evenly, and to see soon that the communicator was
- * aborted. */
+/* A part is done in pieces of this size: small enough to be shared out evenly, and to notice soon that the communicator
+ * was aborted. */
 static const size_t piece_bytes = (size_t)128 << 10;
 
-/* Bytes of the work that a rank has to see done. */
+/* The bytes of a rank's part of the work. */
 static size_t part_bytes(const clq_comm *comm, unsigned rank) {
     const clq_work *work = &comm->members[rank].work;
     switch (work->task.collective) {
@@ -30,8 +30,8 @@ static size_t part_bytes(const clq_comm *comm, unsigned rank) {
     }
 }
 
-/* Bytes `begin` to `end` of all inputs, from `skip` on, to all outputs; or to `only` that rank's. `all`: bytes of an
- * input that the collective reduces. */
+/* Reduces the bytes `begin` to `end` of all inputs, counted from `skip` on, to all outputs. only: a rank, whose output
+ * alone is written; comm->size: all are. all: how many bytes of an input the collective reduces. */
 static void reduce_piece(const clq_comm *comm, size_t begin, size_t end, size_t skip, unsigned only, size_t all) {
     const void *in[CLQ_REPLICAS_MAX];
     void *out[CLQ_REPLICAS_MAX];
@@ -53,7 +53,7 @@ static void copy(char *to, const char *from, size_t bytes) {
     if (to != from) memcpy(to, from, bytes);
 }
 
-/* Bytes `at` to `end` of all inputs, one after the other, to the rank's output. */
+/* Copies the bytes `at` to `end` of all inputs, one after the other, to the rank's output. */
 static void gather_piece(const clq_comm *comm, unsigned rank, size_t at, size_t end) {
     const clq_work *mine = &comm->members[rank].work;
     for (size_t next; at < end; at = next) {
@@ -63,7 +63,7 @@ static void gather_piece(const clq_comm *comm, unsigned rank, size_t at, size_t 
     }
 }
 
-/* Bytes `at` to `end` of the rank's part. */
+/* Does the bytes `at` to `end` of the rank's part. */
 static void do_piece(const clq_comm *comm, unsigned rank, size_t at, size_t end) {
     const clq_work *mine = &comm->members[rank].work;
     const clq_task *call = &mine->task;

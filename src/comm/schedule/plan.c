@@ -27,18 +27,18 @@ static clq_status take_config(clq_comm *comm, const clq_group_config *config) {
     return CLQ_OK;
 }
 
-/* Ranks whose devices share the host's memory work on it by the host's hands, unless links by commands were asked for:
- * that saves every command, and every byte a transfer. */
+/* A rank is hosted if its device shares the host's memory: the host then works on that memory itself, which saves every
+ * command and every transfer. Exception: links by commands were asked for. */
 static void find_hosted(clq_comm *comm) {
     bool by_commands = comm->transport == CLQ_TRANSPORT_STAGED || comm->transport == CLQ_TRANSPORT_PEER;
     for (unsigned r = 0; r < comm->size; r++)
         comm->members[r].hosted = !by_commands && clq_device_get_info(comm->members[r].device)->host_unified;
 }
 
-/* Direct wherever it can be: it moves 2 n S bytes of host memory against the ring's 5 (n - 1) S or more, and needs two
- * meetings instead of 2 (n - 1) hand-overs. */
+/* AUTO takes direct whenever it is possible: it moves 2 n S bytes of host memory against the ring's 5 (n - 1) S or
+ * more, and needs two meetings instead of 2 (n - 1) hand-overs. */
 static clq_status take_algorithm(clq_comm *comm, clq_algorithm wanted) {
-    unsigned stranger = 0; /* the first rank that is not hosted; the number of ranks: all are */
+    unsigned stranger = 0; /* the first rank that is not hosted; comm->size: all are hosted */
     while (stranger < comm->size && comm->members[stranger].hosted) stranger++;
     bool direct = wanted == CLQ_ALGORITHM_DIRECT, mapped = comm->transport == CLQ_TRANSPORT_MAPPED;
     bool any = comm->transport == CLQ_TRANSPORT_AUTO;
@@ -59,7 +59,8 @@ static clq_status take_algorithm(clq_comm *comm, clq_algorithm wanted) {
     return CLQ_OK;
 }
 
-/* Devices of one context are an island, since peer copies may go between them; and so are the hosted ones. */
+/* Devices with the same context are an island, since peer copies may go between them. The hosted ranks are an island,
+ * too. */
 static void find_islands(clq_comm *comm) {
     unsigned names[CLQ_REPLICAS_MAX];
     for (unsigned r = 0; r < comm->size; r++) {
@@ -103,7 +104,7 @@ clq_status clq_comm_plan(clq_comm *comm) {
 
 /* ---- telling ---- */
 
-/* From which size on chunks go another way, to a part in 64; 0: never. */
+/* The size from which on chunks take another transport, to one part in 64; 0: never. */
 static size_t find_turn(const clq_comm *comm, const clq_link *link) {
     const clq_transport first = clq_link_transport(link, 0);
     for (size_t bytes = 64; bytes < comm->chunk_bytes; bytes += CLQ_MAX(bytes / 64, (size_t)4))
@@ -111,7 +112,7 @@ static size_t find_turn(const clq_comm *comm, const clq_link *link) {
     return 0;
 }
 
-/* what: the collectives that the link is for, as a prefix. */
+/* what: a prefix, which names the collectives that the link is for. */
 static void explain_link(const clq_comm *comm, const clq_link *link, const char *what, clq_text *text) {
     const clq_member *from = link->from, *to = link->to;
     const size_t turn = find_turn(comm, link);

@@ -48,7 +48,7 @@ static void receive(clq_hop *step, unsigned from, clq_place place, size_t begin,
     step->received = (clq_range){place, begin, bytes};
 }
 
-/* What is received is added to the same bytes of a place, or to others. */
+/* Combines what is received with as many bytes of `operand`, from `begin` on. */
 static void reduce(clq_hop *step, clq_place operand, size_t begin, bool last) {
     step->reduced = true;
     step->operand = (clq_range){operand, begin, step->received.bytes};
@@ -57,12 +57,12 @@ static void reduce(clq_hop *step, clq_place operand, size_t begin, bool last) {
 
 /* ---- ring: rank r sends to r + 1 only, and receives from r - 1 ---- */
 
-/* All-reduce of a range over m ranks that stand in a circle, this one at `position`: reduce-scatter, then all-gather:
- * 2 (m - 1) rounds, in each of which a rank sends one of m parts and receives one: 2 (m - 1) / m S bytes out of and
- * into every device, the least there can be. In round s it sends part position - s and receives part position - s - 1
- * (modulo m). In the first m - 1 rounds it adds what it receives to its own; part p thus starts at position p and is
- * summed in the order p, p + 1, …, p - 1: fixed, so the bits are. The sum is complete in one place and only copied from
- * there on, so all have the same bits. own: where its part is before. */
+/* All-reduce of a range over m ranks in a circle: a reduce-scatter, then an all-gather. In each of the 2 (m - 1) rounds
+ * a rank sends one of m parts and receives one. So 2 (m - 1) / m S bytes go out of and into every device, the least
+ * there can be. In round s the rank at `position` sends part position - s and receives part position - s - 1 (modulo
+ * m). In the first m - 1 rounds it adds what it receives to its own data. Part p thus starts at position p and is
+ * summed in the order p, p + 1, …, p - 1: the order is fixed, and so are the bits. Each sum is completed in one place
+ * and only copied from there, so all ranks have the same bits. own: the range with the rank's own data. */
 static void circle_step(clq_range own, unsigned position, unsigned m, unsigned round, clq_hop *out) {
     unsigned sent = (position + 2 * m - round) % m, received = (position + 2 * m - round - 1) % m;
     size_t begin = clq_part_begin(sent, m, own.bytes), end = clq_part_begin(sent + 1, m, own.bytes);
@@ -80,8 +80,8 @@ static void ring_all_reduce(const clq_schedule *s, unsigned rank, unsigned round
     out->from = (rank + s->ranks - 1) % s->ranks;
 }
 
-/* n - 1 rounds, (n - 1) / n of the whole over every link. Part p starts at rank p + 1 and ends, complete, at rank p;
- * what is not complete waits in the work memory. */
+/* n - 1 rounds, (n - 1) / n of the whole over every link. Part p starts at rank p + 1 and ends, complete, at rank p.
+ * Incomplete sums are in the work memory. */
 static void ring_reduce_scatter(const clq_schedule *s, unsigned rank, unsigned round, clq_hop *out) {
     unsigned n = s->ranks, sent = (rank + 2 * n - 1 - round) % n, received = (rank + 2 * n - 2 - round) % n;
     bool last = round + 2 == n;
@@ -104,7 +104,7 @@ static void ring_all_gather(const clq_schedule *s, unsigned rank, unsigned round
 
 /* ---- pipelines along the ring: S bytes over each of n - 1 links, n - 2 chunks of delay ---- */
 
-/* From the root round to the rank before it. */
+/* From the root around the ring to the rank before the root. */
 static void pipe_broadcast(const clq_schedule *s, unsigned rank, unsigned round, clq_hop *out) {
     unsigned n = s->ranks, position = (rank + n - s->root) % n;
     if (round == position) {
@@ -114,7 +114,7 @@ static void pipe_broadcast(const clq_schedule *s, unsigned rank, unsigned round,
     if (round + 1 == position) receive(out, (rank + n - 1) % n, CLQ_PLACE_OUT, 0, s->bytes);
 }
 
-/* From the rank after the root round to the root: summed in the order root + 1, …, root. */
+/* From the rank after the root around the ring to the root. Summed in the order root + 1, …, root. */
 static void pipe_reduce(const clq_schedule *s, unsigned rank, unsigned round, clq_hop *out) {
     unsigned n = s->ranks, position = (rank + 2 * n - s->root - 1) % n;
     if (round == position) {
@@ -134,9 +134,9 @@ static void pair_step(const clq_schedule *s, unsigned rank, unsigned round, clq_
     if (rank == s->to) receive(out, s->root, CLQ_PLACE_OUT, 0, s->bytes);
 }
 
-/* ---- stars: all to one rank, and back from it: 2 (n - 1) S bytes through that rank, 2 deep ---- */
+/* ---- stars: all to one rank, and back from it: 2 (n - 1) S bytes through that rank, in 2 steps ---- */
 
-/* Members 1 … m - 1 of a list send theirs to the first, one after the other: summed in the list's order. */
+/* Members 1 … m - 1 of a list send to the first member, one after the other. It sums in the list's order. */
 static void gather_step(const clq_schedule *s, const unsigned *members, unsigned m, unsigned rank, unsigned round,
                         bool last, clq_hop *out) {
     if (round + 1 >= m) return;
@@ -218,8 +218,9 @@ static unsigned levels_of(unsigned ranks) {
     return levels;
 }
 
-/* The ranks beyond the largest power of two hand theirs in first and get the result last. Both partners combine the
- * same two numbers in the same order, the lower rank's first: they have the same bits, also of NaNs and zeros. */
+/* The ranks beyond the largest power of two add their data to a lower rank's first, and get the result last. Both
+ * partners combine the same two numbers in the same order, the lower rank's number first. So they get the same bits,
+ * also for NaNs and zeros. */
 static void doubling_step(const clq_schedule *s, unsigned rank, unsigned round, clq_hop *out) {
     const unsigned levels = levels_of(s->ranks), power = 1u << levels, extras = s->ranks - power;
     const bool folds = extras > 0;
@@ -255,8 +256,8 @@ static unsigned doubling_rounds(unsigned ranks) {
 
 /* ---- torus: rings along the rows of a grid, and along its columns ---- */
 
-/* Ranks r w to r w + w - 1 are row r. The width is the largest that is no more than the number of rows; 1: there is
- * none, as the number of ranks is a prime. */
+/* Row r has the ranks r w to r w + w - 1. The width w is the largest one that does not exceed the number of rows; 1:
+ * there is no grid, since the number of ranks is prime. */
 static unsigned torus_width(unsigned ranks) {
     unsigned width = 1;
     for (unsigned w = 2; w <= ranks / w; w++)
@@ -264,8 +265,8 @@ static unsigned torus_width(unsigned ranks) {
     return width;
 }
 
-/* Reduce-scatter along the row; an all-reduce of the rank's part of that along the column; all-gather along the row. As
- * many bytes as a ring's, 2 (n - 1) / n S, in 2 (w - 1) + 2 (n / w - 1) rounds in place of 2 (n - 1). */
+/* A reduce-scatter along the row, an all-reduce of the rank's part along the column, and an all-gather along the row.
+ * As many bytes as a ring's, 2 (n - 1) / n S, in 2 (w - 1) + 2 (n / w - 1) rounds instead of 2 (n - 1). */
 static void torus_row(const clq_schedule *s, unsigned rank, unsigned round, unsigned skipped, clq_hop *out) {
     const unsigned width = torus_width(s->ranks), at = rank % width;
     circle_step((clq_range){CLQ_PLACE_IN, 0, s->bytes}, at, width, skipped + round, out);
@@ -352,13 +353,13 @@ void clq_schedule_make(clq_algorithm algorithm, clq_collective collective, unsig
     }
 }
 
-/* Below this many bytes a message's start takes longer than its way, over 1 Gbit/s. */
+/* A message's start takes as long as this many bytes do, at 1 Gbit/s. */
 static const size_t start_bytes = (size_t)8 << 10;
-/* Doubling sends no more than this, and a torus has no fewer ranks. */
+/* AUTO takes doubling up to doubling_bytes, and a torus from TORUS_RANKS ranks on. */
 static const size_t doubling_bytes = (size_t)32 << 10;
 enum { TORUS_RANKS = 64 };
 
-/* What rounds along a ring take, in bytes: the start of each message, and its way. */
+/* The cost of the rounds along a ring, in bytes: the start of each message, and the message itself. */
 static size_t circle_cost(unsigned ranks, size_t bytes) { return 2 * (ranks - 1) * (start_bytes + bytes / ranks); }
 
 static clq_algorithm by_bytes(unsigned ranks, size_t bytes) {

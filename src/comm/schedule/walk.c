@@ -1,9 +1,11 @@
-/* Walks carry out schedules over links. A range goes in chunks of at most a slot. All ranks walk through one sequence
- * of items (round, chunk), whatever they have to do in it; an item is sent `ahead` items before the one that is
- * received then, so that transfers out and in overlap. Nobody waits in a circle: a send waits for the receive of an
- * item at least `slots` > `ahead` before its own, a receive for the send of its own item, and both come earlier in a
- * sequence that is common to all. What is forwarded was received at least `ahead` + 1 items before: round by round that
- * is `chunks` items, chunk by chunk it is one, and `ahead` is 0. */
+/* Walks carry out schedules over links. A range goes in chunks of at most a slot. All ranks walk through the same
+ * sequence of items (round, chunk), even if they have nothing to do in an item. A rank sends an item, then receives the
+ * item that is `ahead` items earlier, so that transfers out and in overlap.
+ *
+ * There is no deadlock. A send waits for the receive of an item at least `slots` > `ahead` before its own; a receive
+ * waits for the send of its own item. Both come earlier in the common sequence. A chunk that is forwarded was received
+ * at least `ahead` + 1 items before: round by round that is `chunks` items before; chunk by chunk it is one item
+ * before, and `ahead` is 0. */
 #include "comm/communicator.h"
 #include "comm/outer/wide.h"
 
@@ -15,7 +17,7 @@ typedef struct walk {
     clq_schedule schedule;
     unsigned phase;
     size_t chunks;   /* of the phase's longest range */
-    clq_event *sent; /* of the item that is being walked through */
+    clq_event *sent; /* event of the current item's send; NULL: none */
 } walk;
 
 static void make_schedule(const clq_comm *comm, const clq_work *work, clq_schedule *out) {
@@ -32,7 +34,7 @@ static clq_status prepare_link(clq_member *member, const clq_hop *hop) {
     clq_link *link = atomic_load(place);
     if (!link) {
         CLQ_TRY(clq_link_create(member, &comm->members[hop->to], &link));
-        pthread_mutex_lock(&comm->family->lock); /* who fails meanwhile wakes all links that there are */
+        pthread_mutex_lock(&comm->family->lock); /* a rank that fails meanwhile wakes all links that there are */
         atomic_store(place, link);
         pthread_mutex_unlock(&comm->family->lock);
     }
@@ -50,7 +52,7 @@ static clq_status prepare_links(clq_member *member, const clq_schedule *schedule
     return CLQ_OK;
 }
 
-/* Of any range. */
+/* The bytes of the longest range of all phases. */
 static size_t most_bytes(const clq_schedule *schedule) {
     size_t most = 0;
     for (unsigned p = 0; p < schedule->phases; p++) most = CLQ_MAX(most, schedule->phase[p].most_bytes);
@@ -67,7 +69,7 @@ static clq_status prepare_ready(clq_member *member, const clq_schedule *schedule
     return CLQ_OK;
 }
 
-/* The host's pointers to all that is touched. */
+/* Makes the work memory, and gets the host's pointers to all memory that is touched. */
 static clq_status prepare_hosted(clq_member *member, size_t work_bytes) {
     if (work_bytes > member->aside_bytes) {
         clq_free(member->aside);
@@ -143,7 +145,7 @@ static clq_spot spot_of(const clq_member *member, clq_place place, size_t offset
     return spot;
 }
 
-/* Where a range's chunk is, and its bytes; 0: the range has no such chunk. */
+/* *out: where a range's chunk is. Returns its bytes; 0: the range has no such chunk. */
 static size_t chunk_of(const walk *w, clq_range range, size_t chunk, clq_spot *out) {
     const size_t skipped = chunk * w->comm->chunk_bytes;
     if (skipped >= range.bytes) return 0;
@@ -151,7 +153,7 @@ static size_t chunk_of(const walk *w, clq_range range, size_t chunk, clq_spot *o
     return CLQ_MIN(w->comm->chunk_bytes, range.bytes - skipped);
 }
 
-/* What the rank does in the item, and with which chunk. */
+/* What the rank does in the item, and with which chunk. Notes the step for error messages. */
 static clq_hop at_item(const walk *w, size_t item, size_t *chunk) {
     const clq_phase *phase = &w->schedule.phase[w->phase];
     const unsigned round = (unsigned)(phase->by_chunk ? item % phase->rounds : item / w->chunks);
@@ -195,7 +197,7 @@ static clq_status walk_phase(walk *w) {
     return w->member->hosted ? CLQ_OK : clq_member_drain_lanes(w->member);
 }
 
-/* What goes from in to out on the rank itself. */
+/* Copies the rank's own part from in to out. */
 static clq_status copy_own(const walk *w) {
     clq_member *member = w->member;
     const clq_task *call = &member->work.task;
@@ -212,8 +214,8 @@ static clq_status copy_own(const walk *w) {
     return CLQ_OK;
 }
 
-/* Up to here what three queues save by working side by side is less than what handing over between them takes: 512 KiB
- * are 20 us of PCIe at 25 GB/s, an event that another queue waits for takes 5 to 10 us. */
+/* Up to this size one queue is faster than three: what they save by working at the same time is less than their
+ * hand-overs cost. 512 KiB take 20 us over PCIe at 25 GB/s; an event that another queue waits for takes 5 to 10 us. */
 static const size_t one_queue_bytes = (size_t)512 << 10;
 
 clq_status clq_walk(clq_member *member) {
