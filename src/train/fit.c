@@ -29,7 +29,7 @@ typedef struct run {
     uint64_t data_epoch, data_index; /* the dataset's place after the last update */
     clq_fit_place from;              /* if `resumed`: the place in the checkpoint's fit */
     bool resumed;                    /* the next epoch to train continues a checkpoint's */
-    json_t *before;                  /* while an epoch is told: the callbacks' states before; NULL: nothing was saved */
+    json_t *before;                  /* while an epoch is told: the callbacks' states from before; NULL: none saved */
 } run;
 
 /* A batch of the dataset: assembled, or, if replicas copy rows themselves, as rows where they lie in the dataset. */
@@ -440,8 +440,8 @@ static clq_status keep_epoch(run *r, const clq_error *noted) {
     return clq_checkpoints_go_without(r->config->checkpoints, r->trainer);
 }
 
-/* Tells the callbacks of the epoch. If the fit ends here before its time, its checkpoint has the states from before
- * that, and a fit that resumes from it tells the epoch again. */
+/* Tells the callbacks of the epoch. If the fit ends here before its time, its checkpoint has their states from before
+ * they were told, and a fit that resumes from it tells them again. */
 static clq_status tell_epoch(run *r) {
     const double seconds = clq_now() - r->started;
     clq_error error = {.status = CLQ_OK}, noted = {.status = CLQ_OK};
@@ -470,7 +470,7 @@ static clq_status check_batches(const clq_trainer *trainer, const clq_dataset *t
 }
 
 static clq_status train_epochs(run *r) {
-    /* A checkpoint's epoch was not told yet, even if all its batches are trained. */
+    /* Callbacks were not told of a checkpoint's epoch yet, even if all its batches are trained. */
     for (r->epoch = r->from.epoch;
          r->resumed || (r->epoch < r->epochs && r->trainer->step < r->last_step && !clq_meeting_stops(&r->meeting));
          r->epoch++) {

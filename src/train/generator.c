@@ -79,7 +79,8 @@ static clq_status make_plan(clq_generator *g, uint32_t capacity, clq_plan **out)
     return clq_plan_create(g->weights, &config, out);
 }
 
-/* As for replicas: the work-groups of a fused launch of all layers wait for each other, and each needs a core. */
+/* The work-groups of a fused launch of all layers wait for each other, so each needs a core. The same holds for
+ * replicas. */
 static bool takes_one_launch(const clq_device *device, const clq_generator_config *config) {
     const unsigned units = clq_device_get_info(device)->compute_units;
     return (units == 1 || units <= clq_cpu_count()) && !clq_path_is_disabled(config->disabled_paths, "one launch");
