@@ -1,5 +1,4 @@
-/* Moving averages of the weights, and their exchange with the weights: over a snapshot, in which the two change names.
- */
+/* Moving averages of the weights. They are exchanged with the weights by a snapshot in which the two swap names. */
 #include "train/trainer.h"
 
 clq_status clq_average_check(double momentum) {

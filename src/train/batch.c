@@ -1,4 +1,4 @@
-/* What a step takes: a batch that fits the trainer, with labels as the loss wants them. */
+/* Checks that a batch fits the trainer, and makes its labels what the loss takes. */
 #include "train/trainer.h"
 
 #include <math.h>
@@ -13,7 +13,8 @@ clq_status clq_trainer_check_size(const clq_trainer *trainer, size_t samples) {
                     samples, clq_plural(samples), most);
 }
 
-/* Whether all numbers of rows are there, of so many samples. whose: as of choose_conversion. */
+/* Checks `count` samples: values that a layer takes as numbers of rows (tokens) must be rows that the layer has. whose:
+ * as of choose_conversion. */
 static clq_status check_tokens(const clq_trainer *trainer, const char *whose, const void *samples, size_t count) {
     const clq_model *model = trainer->model;
     const bool bytes = trainer->config.sample_dtype == CLQ_U8;
@@ -50,10 +51,10 @@ static clq_status check_samples(const clq_trainer *trainer, const clq_batch *bat
 
 /* ---- labels ---- */
 
-/* What becomes of labels before the loss gets them. */
+/* How labels are converted for the loss. */
 typedef enum conversion { AS_THEY_ARE, AS_VALUES, AS_ONE_HOT } conversion;
 
-/* whose: "the batch", or the dataset's name. */
+/* whose: "the batch", or the dataset's name, for messages. */
 static clq_status choose_conversion(const clq_trainer *trainer, size_t output, const char *whose, bool floats,
                                     size_t elements, conversion *out) {
     const clq_loss_problem *loss = &trainer->losses[output];
@@ -66,7 +67,8 @@ static clq_status choose_conversion(const clq_trainer *trainer, size_t output, c
             "%s: labels are f32 and %s takes class numbers: use categorical_crossentropy for probabilities, "
             "or a loss of values",
             whose, row->name);
-    /* Of one class a label is a number, unless it is the only entry of a distribution. */
+    /* With a single class an integer label is a value, unless the loss takes a distribution, which then has one
+     * entry. */
     bool one_hot = row->one_hot && !floats && elements * loss->classes == wanted &&
                    (loss->classes > 1 || row->target == CLQ_TARGET_DISTRIBUTION);
     if (!one_hot && elements != wanted)
@@ -81,14 +83,14 @@ static bool are_classes(const clq_loss_problem *loss, conversion how) {
     return how == AS_ONE_HOT || clq_loss_has_index(loss);
 }
 
-/* The first number that is no class among labels of so many numbers each; false: all are. */
+/* Finds the first of labels[numbers] that is no class number. False: all are class numbers. */
 static bool find_no_class(const clq_loss_problem *loss, const int32_t *labels, size_t numbers, size_t *at) {
     for (*at = 0; *at < numbers; ++*at)
         if (labels[*at] < 0 || (size_t)labels[*at] >= loss->classes) return true;
     return false;
 }
 
-/* at: of the number among labels of `elements` each. */
+/* at: the place of the wrong number among labels with `elements` numbers each. */
 static clq_status refuse_class(const clq_trainer *trainer, size_t output, const char *whose, const int32_t *labels,
                                size_t elements, size_t at) {
     const size_t classes = trainer->losses[output].classes;
@@ -99,13 +101,13 @@ static clq_status refuse_class(const clq_trainer *trainer, size_t output, const 
                     classes == 1 ? "" : "es", classes - 1);
 }
 
-/* With several outputs, the failure of one names it. */
+/* With several outputs, adds the name of this one to a failure. */
 static clq_status within_output(const clq_trainer *trainer, size_t output, clq_status status) {
     if (status == CLQ_OK || trainer->model->output_count == 1) return status;
     return clq_fail_within(status, "output '%s'", clq_model_output_name(trainer->model, output));
 }
 
-/* `count`: for so many outputs there are labels. */
+/* count: how many outputs there are labels for. */
 static clq_status check_count(const clq_trainer *trainer, const char *whose, size_t count) {
     const clq_model *model = trainer->model;
     const size_t outputs = model->output_count;
@@ -172,7 +174,7 @@ clq_status clq_trainer_check_dataset(const clq_trainer *trainer, const clq_datas
 
 bool clq_trainer_takes_rows(const clq_trainer *trainer, const clq_dataset *dataset) {
     const clq_dataset_info *info = clq_dataset_get_info(dataset);
-    bool ready = true; /* as the losses take them */
+    bool ready = true; /* labels are as the losses take them */
     for (size_t i = 0; i < info->labels_count; i++)
         ready = ready && !trainer->losses[i].weighted &&
                 (info->labels[i].is_float || clq_loss_has_index(&trainer->losses[i]));
@@ -201,8 +203,8 @@ static clq_status check_weights(const clq_trainer *trainer, const clq_batch *bat
     return CLQ_OK;
 }
 
-/* As Keras takes it from a target of the loss: the label, the place of the largest value, or a single value. Negative:
- * none. */
+/* A sample's class, as Keras takes it from the loss's target: the label, the place of the largest value, or a single
+ * value, rounded. Negative: no class. */
 static double class_of(const clq_loss_problem *loss, const void *target) {
     const float *values = target;
     size_t best = 0;
@@ -213,7 +215,8 @@ static double class_of(const clq_loss_problem *loss, const void *target) {
     return count == 1 ? rint((double)values[0]) : (double)best;
 }
 
-/* How often the loss of a sample counts. */
+/* The weight of a sample's loss. own: the sample's weight; NULL: 1. In training it is multiplied by the class's
+ * weight. */
 static float weight_of(const clq_trainer *trainer, const clq_loss_problem *loss, clq_batch_use use, const void *target,
                        const float *own) {
     const double weight = own ? (double)*own : 1.0;
@@ -225,7 +228,7 @@ static float weight_of(const clq_trainer *trainer, const clq_loss_problem *loss,
 
 /* ---- labels as the loss takes them ---- */
 
-/* One sample's: numbers of 4 bytes. */
+/* Converts one sample's labels. All numbers have 4 bytes. */
 static void convert_one(const clq_loss_problem *loss, conversion how, const void *from, size_t elements, float *to) {
     const int32_t *integers = from;
     if (how == AS_THEY_ARE) memcpy(to, from, elements * sizeof *to);
@@ -269,7 +272,7 @@ static clq_status take_labels_of(clq_trainer *trainer, size_t output, clq_batch_
     return how == AS_THEY_ARE && !loss->weighted ? CLQ_OK : convert(trainer, output, how, use, first, batch, out);
 }
 
-/* arrays: by the strategy's feed. */
+/* Puts the labels into `arrays`, which has an entry for each array of the strategy's feed. */
 static clq_status take_labels(clq_trainer *trainer, clq_batch_use use, size_t first, const clq_batch *batch,
                               const char **arrays) {
     const clq_feed *feed = clq_strategy_feed(trainer->strategy);
@@ -285,8 +288,8 @@ static clq_status take_labels(clq_trainer *trainer, clq_batch_use use, size_t fi
     return CLQ_OK;
 }
 
-/* first: samples of the parts of the batch in front of this one. Labels for a prediction may be of any shape: they are
- * left out. */
+/* first: how many samples of the batch are in parts before this one. A prediction does not read labels, which may then
+ * have any shape. */
 static clq_status take(clq_trainer *trainer, const clq_batch *batch, clq_batch_use use, size_t first, clq_rows *rows,
                        const char **arrays) {
     const clq_feed *feed = clq_strategy_feed(trainer->strategy);
@@ -318,13 +321,13 @@ clq_status clq_trainer_take_part_batch(clq_trainer *trainer, const clq_batch *ba
 
 /* ---- a batch in parts ---- */
 
-/* With several replicas, the failure of one's part names it. */
+/* With several replicas, adds the number of this one to a failure of its part. */
 static clq_status within_replica(const clq_trainer *trainer, unsigned replica, clq_status status) {
     if (status == CLQ_OK || clq_trainer_replicas(trainer) == 1) return status;
     return clq_fail_within(status, "the part of replica %u", replica);
 }
 
-/* before: samples of the replicas in front of it. */
+/* before: how many samples the replicas before this one have. */
 static clq_status check_part(const clq_trainer *trainer, unsigned replica, const clq_batch *part, size_t before) {
     const size_t most = clq_strategy_capacity(trainer->strategy, replica);
     CLQ_TRY(check_samples(trainer, part));

@@ -1,4 +1,4 @@
-/* The files of one checkpoint: tensors, and a manifest that makes them whole. */
+/* A checkpoint's files: the tensors, and the manifest, which makes the checkpoint complete. */
 #include "train/checkpoint.h"
 
 #include <inttypes.h>
@@ -110,7 +110,7 @@ bool clq_checkpoint_count(const clq_checkpoint *checkpoint, const char *name, ui
 
 /* ---- names and hashes ---- */
 
-/* "optimizer/1/dense/kernel", "replica/0/error/dense/kernel" */
+/* A tensor's name in the file: "optimizer/1/dense/kernel", "replica/0/error/dense/kernel". The caller frees it. */
 static char *name_of(const clq_model *model, const clq_snapshot_entry *e) {
     const char *variable = model->variables[e->variable].name;
     char who[32] = "";
@@ -128,7 +128,7 @@ static void hash_text(const void *data, size_t bytes, char out[HASH_TEXT]) {
     snprintf(out, HASH_TEXT, "%016" PRIx64 "%016" PRIx64, hash.high, hash.low);
 }
 
-/* Of the manifest without its own hash. */
+/* Hashes the manifest, which must not have its own hash in it. */
 static clq_status hash_manifest(const json_t *manifest, char out[HASH_TEXT]) {
     clq_text text = {0};
     clq_json_dump(manifest, JSON_COMPACT | JSON_SORT_KEYS, &text);
@@ -153,7 +153,7 @@ static void release_tensors(tensors *t) {
     json_decref(t->hashes);
 }
 
-/* name: taken, NULL where there is no memory for it. */
+/* Takes over `name`; NULL: there was no memory for it, and MEMORY is returned. */
 static clq_status list_tensor(tensors *to, char *name, const clq_variable *v, const float *values) {
     char hash[HASH_TEXT];
     clq_safetensors_source *source = &to->sources[to->count];
@@ -233,9 +233,9 @@ clq_status clq_checkpoint_write(const clq_checkpoint *checkpoint, const char *fo
 
 #define REMEDY "remove its folder, or restore it from a copy"
 
-enum { REPLICAS_OF_ALL_MAX = 1 << 16 }; /* of all processes: more are no checkpoint's */
+enum { REPLICAS_OF_ALL_MAX = 1 << 16 }; /* of all processes; a manifest with more is wrong */
 
-/* NULL: all members are there. */
+/* The name of a member that is missing or wrong; NULL: all are right. */
 static const char *wrong_member(const json_t *manifest) {
     const json_int_t replicas = json_integer_value(json_object_get(manifest, "replicas"));
     if (json_integer_value(json_object_get(manifest, "step")) < 1) return "step";
@@ -264,7 +264,7 @@ static clq_status check_manifest(json_t *manifest, const char *path) {
     return wrong ? clq_fail(CLQ_ERROR_FORMAT, "%s: member '%s' is missing or wrong; " REMEDY, path, wrong) : CLQ_OK;
 }
 
-/* The tensors are those that the manifest lists, bit for bit. */
+/* Checks that the tensors are those that the manifest lists, bit for bit. */
 static clq_status check_tensors(const json_t *manifest, const clq_safetensors *file, const char *path) {
     const json_t *hashes = json_object_get(manifest, "tensors");
     char hash[HASH_TEXT];
@@ -289,13 +289,14 @@ static clq_status check_tensor(const clq_safetensors_entry *from, const clq_vari
     return clq_check_tensor_shape(from, v, path);
 }
 
-/* Of the same optimizer, a checkpoint has its state of other variables only if others were frozen. */
+/* With the same optimizer, checkpoint and training have optimizer state of different variables only if different layers
+ * are frozen. */
 static clq_status refuse_freezing(const char *path, const clq_variable *v, const char *was, const char *is) {
     return clq_fail(CLQ_ERROR_MISMATCH, "%s: variable %s %s, and %s: freeze the same layers to go on from it", path,
                     v->name, was, is);
 }
 
-/* Whether the file has the optimizer's state of a variable that is frozen; NULL: it has not. */
+/* A variable that is frozen now, and of which the file has optimizer state; NULL: there is none. */
 static const clq_variable *find_frozen_since(const clq_checkpoint *c, const clq_safetensors *file) {
     for (uint32_t v = 0; v < c->model->variable_count && c->snapshot.slots > 0; v++) {
         const clq_snapshot_entry e = {.variable = v, .kind = CLQ_SNAPSHOT_SLOT, .replica = -1};
@@ -307,7 +308,8 @@ static const clq_variable *find_frozen_since(const clq_checkpoint *c, const clq_
     return NULL;
 }
 
-/* One tensor into the snapshot, where the file has it. needed: else MISMATCH. */
+/* Copies one tensor into the snapshot if the file has it, and counts it. needed: MISMATCH if the file does not have
+ * it. */
 static clq_status take_tensor(clq_checkpoint *c, const clq_safetensors *file, const char *path, clq_snapshot_entry e,
                               bool needed, size_t *taken) {
     const clq_variable *v = &c->model->variables[e.variable];
@@ -347,7 +349,7 @@ static clq_status take_of(clq_checkpoint *c, const clq_safetensors *file, const 
     return CLQ_OK;
 }
 
-/* of: what its name begins with. */
+/* of: what the name of its tensor begins with. */
 static clq_status find_variable(const clq_safetensors *file, const char *path, const char *of, const clq_variable *v,
                                 const clq_safetensors_entry **out) {
     char *name = clq_strprintf("%s%s", of, v->name);
@@ -359,7 +361,7 @@ static clq_status find_variable(const clq_safetensors *file, const char *path, c
     return status;
 }
 
-/* The weights that the callback of this state kept, where the file has any. */
+/* Takes the weights that the callback of this state kept, if the file has any. */
 static clq_status take_kept_of(clq_checkpoint *c, const clq_safetensors *file, const char *path, const char *state,
                                size_t *taken) {
     char *of = clq_strprintf("%s/", state);

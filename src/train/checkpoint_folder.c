@@ -1,4 +1,4 @@
-/* A folder of checkpoints: which are there, and what is removed from it. */
+/* The checkpoints in a folder: finding, removing and setting them aside. */
 #include "train/checkpoint.h"
 
 #include <dirent.h>
@@ -14,7 +14,7 @@
 enum { DIGITS = 12 };
 static const char skipped[] = "skipped-";
 
-/* "step-000000000120": as clq_checkpoint_folder names it. 0: another name, which is not ours. */
+/* The step in "step-000000000120", a name that clq_checkpoint_folder makes. 0: the name is another, and not ours. */
 static uint64_t step_of(const char *name) {
     char own[32];
     uint64_t step;
@@ -45,9 +45,9 @@ clq_status clq_checkpoint_look(const char *folder, uint64_t step, bool *whole) {
     return status;
 }
 
-/* The manifest first: what a kill leaves is no checkpoint. Only files that a checkpoint has are removed, and none
- * behind a symbolic link: somebody else has put it there. Allocates nothing, so that it does not end between the two.
- */
+/* Removes the manifest first, so that a kill leaves no complete checkpoint. Removes only files that a checkpoint has,
+ * and none behind a symbolic link, which somebody else has put there. Once the folder is open it allocates nothing, so
+ * lack of memory does not end it between manifest and tensors. */
 static void remove_folder(const char *folder) {
     const int handle = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     DIR *listing = handle < 0 ? NULL : fdopendir(handle);
@@ -113,7 +113,7 @@ clq_status clq_checkpoints_newest(const char *folder, uint64_t *step) {
 
 /* ---- set aside ---- */
 
-/* A name that nothing has, not even a link to nowhere. Caller frees. */
+/* Finds a name that no entry of the folder has, not even a symbolic link to nowhere. The caller frees *out. */
 static clq_status find_free_name(const char *folder, uint64_t step, char **out) {
     enum { NAMES = 1000 };
     struct stat info;

@@ -1,4 +1,4 @@
-/* A checkpoint from the one process that read it to all others of a training. */
+/* Sends a checkpoint from rank 0, which read it, to all other processes of a training. */
 #include "train/checkpoint.h"
 
 #include <string.h>
@@ -16,7 +16,7 @@ typedef struct transfer {
     head head;
 } transfer;
 
-/* Of rank 0: the values as text. Of the others: room for it. */
+/* *text: on rank 0 the values as text, on the others room for it. The caller frees it, also after a failure. */
 static clq_status open_text(transfer *t, char **text) {
     if (t->is_sender) *text = clq_json_dumps(t->checkpoint->values, JSON_COMPACT);
     t->head.text_bytes = *text ? strlen(*text) + 1 : 0;

@@ -1,4 +1,4 @@
-/* What a checkpoint has beside tensors, of its trainer and its fit: how it is put down and taken up again. */
+/* What a checkpoint has of its trainer and its fit besides tensors: how it is saved, and how it is restored. */
 #include "train/checkpoint.h"
 #include "train/sharding.h"
 
@@ -9,8 +9,8 @@
 
 /* ---- the trainer ---- */
 
-/* "mirrored with local steps on pocl:0, pocl:1": all that says which values replicas have of their own. NULL on
- * failure. */
+/* "mirrored with local steps on pocl:0, pocl:1": everything that decides which values each replica has of its own.
+ * Replicas take such values back only if this text is the same. The caller frees it; NULL: no memory. */
 static char *describe_replicas(const clq_trainer *trainer) {
     clq_text text = {0};
     clq_strategy_kind kind;
@@ -33,7 +33,7 @@ static char *describe_replicas(const clq_trainer *trainer) {
                      all.devices);
     for (unsigned r = 0; r < clq_trainer_replicas(trainer) && all.processes == 1; r++) {
         const char *label = clq_device_label(clq_strategy_device(trainer->strategy, r));
-        const char *end = strstr(label, " ("); /* of "pocl:0 part 1 of 2 (its name)" */
+        const char *end = strstr(label, " ("); /* as in "pocl:0 part 1 of 2 (its name)" */
         clq_text_add(&text, "%s%.*s", r ? ", " : " on ", (int)(end ? (size_t)(end - label) : strlen(label)), label);
     }
     if (!text.failed) return text.data;
@@ -125,8 +125,8 @@ clq_status clq_checkpoint_check_optimizer(const clq_checkpoint *from, const clq_
     return CLQ_OK;
 }
 
-/* The state counts from the initial scale. Where that is another one by now, the scale stays as near as powers of two
- * allow. */
+/* The saved exponent counts from the initial scale of its time. If the initial scale is another one now, the exponent
+ * is changed, so that the loss scale stays as near as powers of two allow. */
 static void keep_scale(clq_checkpoint *from, const clq_trainer *trainer) {
     int32_t *exponent = &from->snapshot.scaling[CLQ_SCALING_EXPONENT];
     const double now = (double)clq_mixed_scaling(&trainer->config).initial;
@@ -146,7 +146,7 @@ static bool has_own_values(const clq_snapshot *s) {
     return false;
 }
 
-/* By hand, where the trainer has no schedule by now. */
+/* Restores a learning rate that was set by hand, unless the trainer has a schedule now. */
 static clq_status set_rate(const clq_checkpoint *from, const char *folder, clq_trainer *trainer) {
     double rate, configured = trainer->main_rate;
     if (!clq_checkpoint_number(from, "learning_rate", &rate)) return CLQ_OK;
@@ -162,7 +162,7 @@ static clq_status set_rate(const clq_checkpoint *from, const char *folder, clq_t
     return CLQ_OK;
 }
 
-/* own: whether each replica goes on with its own values, which only the same replicas can. */
+/* *own: whether each replica takes its own values back. Only the same replicas can do that. */
 static clq_status compare_replicas(const clq_checkpoint *from, const clq_trainer *trainer, const char *folder,
                                    bool *own) {
     const char *before = clq_checkpoint_text(from, "strategy");
@@ -193,13 +193,14 @@ clq_status clq_checkpoint_apply(clq_checkpoint *from, const char *folder, clq_tr
 
 /* ---- the dataset and the fit ---- */
 
-/* Where epochs had another number of batches: at the same part of one. */
+/* The batch; or, if epochs had another number of batches before, the batch at the same part of an epoch. */
 static uint64_t among(uint64_t batch, uint64_t before, uint64_t now) {
     if (before == 0 || before == now) return batch;
     return (uint64_t)(fmin((double)batch / (double)before, 1.0) * (double)now + 0.5);
 }
 
-/* "60000 samples in batches of 64, shuffled among 60000": what an epoch's order is of, but for its seed. */
+/* "60000 samples in batches of 64, shuffled among 60000": all that the order of an epoch depends on, except its
+ * seed. */
 enum { ORDER_TEXT = 120 };
 static void describe_order(const clq_trainer *trainer, const clq_dataset *data, char text[ORDER_TEXT]) {
     size_t batch, buffer, samples;
@@ -246,7 +247,7 @@ bool clq_trainer_labels_are_samples(const clq_trainer *trainer, const clq_datase
     return validation ? clq_dataset_get_info(validation)->labels_are_samples : trainer->labels_are_samples;
 }
 
-/* Weights of classes do not count in a validation, and those of samples where its set has them. */
+/* In a validation, class weights do not count, and sample weights count if the validation set has them. */
 void clq_trainer_describe_losses(const clq_trainer *trainer, const clq_dataset *validation, clq_text *text) {
     const char *weights = json_string_value(json_object_get(trainer->settings, "settings/class-weights"));
     for (uint32_t i = 0; i < trainer->model->output_count; i++) {
@@ -261,8 +262,8 @@ void clq_trainer_describe_losses(const clq_trainer *trainer, const clq_dataset *
     if (clq_trainer_labels_are_samples(trainer, validation)) clq_text_add(text, ", of the samples");
 }
 
-/* "out: sparse_categorical_crossentropy 0 0 1 0.25 2 0 0, categorical_accuracy 0": what an epoch's totals are of; all
- * numbers that loss and metrics take. NULL on failure. */
+/* "out: sparse_categorical_crossentropy 0 0 1 0.25 2 0 0, categorical_accuracy 0": what an epoch's totals are sums of,
+ * with all numbers that the losses and metrics take. The caller frees it; NULL: no memory. */
 static char *describe_measures(const clq_trainer *trainer) {
     clq_text text = {0};
     clq_trainer_describe_losses(trainer, NULL, &text);
@@ -291,7 +292,7 @@ static clq_status put_totals(clq_checkpoint *to, const clq_trainer *trainer, con
     return CLQ_OK;
 }
 
-/* Totals of other losses and metrics say nothing of these: the epoch's totals begin anew. */
+/* If the checkpoint's totals are of other losses or metrics, they are of no use, and the epoch's totals begin anew. */
 static clq_status get_totals(const clq_checkpoint *from, const clq_trainer *trainer, const char *folder,
                              clq_fit_place *place) {
     const char *before = clq_checkpoint_text(from, "fit/measures");

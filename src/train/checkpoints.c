@@ -1,4 +1,4 @@
-/* A folder of checkpoints: which are there, the thread that writes, and going on from the newest. */
+/* A training's folder of checkpoints: its lock, the thread that writes, and resuming from the newest checkpoint. */
 #include "train/checkpoint.h"
 #include "train/sharding.h"
 #include <clique/callbacks.h>
@@ -16,20 +16,20 @@
 struct clq_checkpoints {
     clq_checkpoints_config config;
     char *folder;
-    bool is_writer; /* the one process that uses the folder; others have no thread */
-    int lock;       /* the folder, locked; -1: it is not */
+    bool is_writer; /* this process, rank 0, uses the folder; the others have no thread */
+    int lock;       /* the locked folder's descriptor; -1: it is not locked */
     clq_thread *thread;
     clq_channel *work;    /* of clq_checkpoint * */
-    clq_checkpoint *next; /* room for the next one; NULL: to be made */
-    uint64_t taken;       /* step of the last that was taken, or restored; 0: none */
-    uint64_t found;       /* step of the newest that the folder had, until one is restored; 0: none */
+    clq_checkpoint *next; /* room for the next checkpoint; NULL: not allocated yet */
+    uint64_t taken;       /* step of the checkpoint that was taken or restored last; 0: none */
+    uint64_t found;       /* until one is restored: step of the newest that the folder had at opening; 0: none */
     bool has_place;
     clq_fit_place place;
-    json_t *values;                 /* of the checkpoint that was restored last; NULL: none was */
+    json_t *values;                 /* the values of the checkpoint that was restored last; NULL: none was */
     clq_kept_weights *kept;         /* likewise */
-    size_t kept_count, kept_values; /* values of each */
+    size_t kept_count, kept_values; /* kept_values: how many values each has */
     uint64_t skipped;
-    atomic_bool busy; /* a checkpoint is with the thread */
+    atomic_bool busy; /* the thread has a checkpoint to write */
     atomic_uint_fast64_t written, failed, last_step;
 };
 
@@ -54,7 +54,7 @@ static clq_status write_one(const clq_checkpoints *c, const clq_checkpoint *chec
     clq_status status = folder ? clq_make_folder(folder) : CLQ_ERROR_MEMORY;
     if (status == CLQ_OK) status = clq_checkpoint_write(checkpoint, folder);
     clq_free(folder);
-    /* The checkpoint's own folder is an entry of this one. */
+    /* The checkpoint's own folder is an entry of this folder, which is synced, too. */
     if (status == CLQ_OK && fsync(c->lock) != 0 && errno != EINVAL)
         status = clq_fail(CLQ_ERROR_WRITE, "%s: cannot sync: %s", c->folder, strerror(errno));
     return status;
@@ -101,7 +101,8 @@ clq_checkpoint_counts clq_checkpoints_counts(clq_checkpoints *checkpoints) {
 
 /* ---- life ---- */
 
-/* Folders without a manifest were left by writers that were killed: nobody else has the lock. */
+/* Finds the newest checkpoint, and removes folders without a manifest. Writers that were killed left these: this
+ * process has the lock, so nobody else is writing. */
 static clq_status look_through(clq_checkpoints *c) {
     uint64_t *steps;
     size_t count;
@@ -124,9 +125,8 @@ static clq_status look_through(clq_checkpoints *c) {
     return status;
 }
 
-/* Who follows a training has the lock for an instant, to see whether somebody writes there
- * (clq_checkpoints_are_written).
- */
+/* Tries for a while: a process that follows a training holds the lock for an instant, to see whether somebody writes
+ * there (clq_checkpoints_are_written). */
 static bool lock_folder(int fd) {
     enum { TRIES = 20, PAUSE_MS = 10 };
     for (unsigned i = 0; i < TRIES; i++) {
@@ -175,7 +175,7 @@ clq_status clq_checkpoints_open_sized(const clq_checkpoints_config *config, size
     clq_checkpoints *c = clq_alloc(1, sizeof *c);
     if (!c) return clq_world_check(whole.world, CLQ_ERROR_MEMORY);
     c->config = whole;
-    c->config.folder = NULL; /* the caller's, until this returns */
+    c->config.folder = NULL; /* the caller's text may be gone after this returns */
     if (whole.keep == 0) c->config.keep = CLQ_CHECKPOINTS_KEPT;
     c->lock = -1;
     c->folder = clq_strdup(whole.folder);
@@ -230,7 +230,8 @@ static clq_status check_trainer(const clq_checkpoints *c, const clq_trainer *tra
     return CLQ_OK;
 }
 
-/* "callback/early_stopping/0": the first of this name. So the others may come and go. */
+/* "callback/early_stopping/0": the first callback of this name. Callbacks are counted by name, so that others may come
+ * and go. NULL: no memory. */
 static char *state_name(const clq_fit_config *config, size_t index) {
     const char *name = config->callbacks[index].name;
     size_t before = 0;
@@ -239,7 +240,7 @@ static char *state_name(const clq_fit_config *config, size_t index) {
     return clq_strprintf("callback/%s/%zu", name, before);
 }
 
-/* And what they may have changed: a learning rate set by hand. */
+/* Adds the callbacks' states, and what callbacks may have changed: a learning rate that was set by hand. */
 static clq_status put_callbacks(clq_checkpoint *to, const clq_trainer *trainer, const clq_fit_config *config) {
     char state[CLQ_CALLBACK_STATE_MAX] = "";
     if (trainer->rate_set) CLQ_TRY(clq_checkpoint_put_number(to, "learning_rate", trainer->config.optimizer.values[0]));
@@ -291,7 +292,7 @@ clq_status clq_checkpoints_restore_callbacks(const clq_checkpoints *checkpoints,
     return CLQ_OK;
 }
 
-/* What callbacks keep now, beside their states. */
+/* Adds the weights that callbacks keep now, besides their states. */
 static clq_status put_weights(clq_checkpoint *to, const clq_fit_config *config) {
     for (size_t i = 0; config && i < config->callback_count; i++) {
         const clq_callback *one = &config->callbacks[i];
@@ -358,7 +359,7 @@ clq_status clq_checkpoints_want(clq_checkpoints *c, uint64_t step, bool waits, b
     return CLQ_OK;
 }
 
-/* Of a process that gives the writer what its replicas have of their own. */
+/* On other ranks than 0: sends rank 0 the values that the replicas of this process have of their own. */
 static clq_status take_part(clq_checkpoints *c, clq_trainer *trainer, const clq_fit_place *place) {
     clq_snapshot own;
     const clq_status status = clq_strategy_take_snapshot(trainer->strategy, false, &own);
@@ -403,7 +404,7 @@ bool clq_checkpoints_are_due(const clq_checkpoints *checkpoints, uint64_t step) 
 
 /* ---- going on ---- */
 
-/* The dataset first, which may be cut otherwise. */
+/* Moves the dataset first, since that may fail: it may be cut into other batches now. */
 static clq_status apply(clq_checkpoints *c, clq_checkpoint *from, const char *folder, clq_trainer *trainer,
                         clq_dataset *data) {
     clq_fit_place place;
@@ -429,7 +430,7 @@ static clq_status apply(clq_checkpoints *c, clq_checkpoint *from, const char *fo
     return CLQ_OK;
 }
 
-/* Of another optimizer some tensors are missing or too many, too: what is said is the optimizer. */
+/* With another optimizer, tensors are missing or left over, too. Then the failure names the optimizer instead. */
 static clq_status read_one(uint64_t step, const char *folder, const clq_trainer *trainer, clq_checkpoint *out) {
     clq_status status = clq_checkpoint_read(folder, trainer->model, clq_strategy_slots(trainer->strategy), out);
     if (status == CLQ_OK || status == CLQ_ERROR_MISMATCH) CLQ_TRY(clq_checkpoint_check_optimizer(out, trainer, folder));
@@ -439,8 +440,8 @@ static clq_status read_one(uint64_t step, const char *folder, const clq_trainer 
     return CLQ_OK;
 }
 
-/* steps[i]. The newer ones in front of it were left out: they are set aside before anything changes. *usable: it can
- * be gone on from; a failure then has another reason. */
+/* Reads the checkpoint of steps[i]. If the training can resume from it (*usable), the newer ones, which were skipped,
+ * are set aside before anything changes; a failure then comes from setting them aside. */
 static clq_status find_one(const clq_checkpoints *c, const uint64_t *steps, size_t i, const clq_trainer *trainer,
                            clq_checkpoint *out, bool *usable) {
     char *folder = clq_checkpoint_folder(c->folder, steps[i]);
@@ -452,7 +453,7 @@ static clq_status find_one(const clq_checkpoints *c, const uint64_t *steps, size
     return status;
 }
 
-/* The newest that the training can go on from; *has: there is one. By the writer. */
+/* Finds the newest checkpoint that the training can resume from; *has: there is one. Rank 0 alone calls this. */
 static clq_status find_newest(clq_checkpoints *c, const clq_trainer *trainer, clq_checkpoint *out, bool *has) {
     uint64_t *steps;
     size_t count;
@@ -491,7 +492,7 @@ static clq_status apply_to_data(clq_checkpoints *c, clq_checkpoint *from, const 
     return clq_error_raise(&error);
 }
 
-/* By all processes. On an error the dataset stays where it was. */
+/* Resumes from the checkpoint. All processes call this. On an error the dataset stays where it was. */
 static clq_status go_on(clq_checkpoints *c, clq_checkpoint *from, clq_trainer *trainer, clq_dataset *data) {
     clq_world *world = c->config.world;
     char *folder = clq_checkpoint_folder(c->folder, from->step);

@@ -11,7 +11,8 @@ static bool has_variables(const clq_layer *layer) {
     return false;
 }
 
-/* By place, the index of a layer that is frozen. What is one layer in the text, as a pair of LSTMs, is frozen whole. */
+/* frozen: gets, for each place with a frozen layer, the index of that layer. Layers that are one layer in the text,
+ * such as a pair of LSTMs, must be frozen together. */
 static clq_status find_frozen(const clq_model *model, const char *path, json_t *frozen) {
     for (uint32_t i = 0; i < model->layer_count; i++) {
         const clq_layer *layer = &model->layers[i];
@@ -36,7 +37,8 @@ static clq_status find_frozen(const clq_model *model, const char *path, json_t *
     return CLQ_OK;
 }
 
-/* The configuration at a place of the text: numbers of config.layers, with '/' between. */
+/* The configuration at a place in the text. A place is an index into config.layers, and one more for each model within
+ * another, with '/' between. */
 static json_t *config_at(json_t *root, const char *place) {
     json_t *config = json_object_get(root, "config");
     for (const char *at = place; *at; at += *at == '/') {
@@ -48,8 +50,8 @@ static json_t *config_at(json_t *root, const char *place) {
     return config;
 }
 
-/* A wrapper's layer, and the layers of a model, say it by themselves, as in files of Keras's, which goes by variables.
- */
+/* Sets `trainable` to false, also for the layer in a wrapper and for the layers of a model. Keras's own files say it
+ * for each of them, since Keras goes by variables. */
 static void freeze(json_t *config, bool *changed, bool *failed) {
     static const char *const wrapped[] = {"layer", "backward_layer"};
     if (!json_is_false(json_object_get(config, "trainable"))) {
@@ -75,7 +77,7 @@ static clq_status write_frozen(const clq_model *model, const char *path, json_t 
     const clq_status status = failed ? CLQ_OK : find_frozen(model, path, frozen);
     json_object_foreach(frozen, place, index) {
         json_t *config = config_at(root, place);
-        assert(config); /* the model was read by this text */
+        assert(config); /* the places are of this text */
         freeze(config, &changed, &failed);
     }
     json_decref(frozen);

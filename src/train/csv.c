@@ -1,4 +1,4 @@
-/* A table of epochs, as keras.callbacks.CSVLogger: a line for each, whose columns the first line names. */
+/* A CSV file with a line for each epoch, as keras.callbacks.CSVLogger writes it. The first line names the columns. */
 #include "train/callbacks.h"
 
 #include <errno.h>
@@ -13,13 +13,13 @@ typedef struct table {
     char *path;
     FILE *file;
     bool append, restored;
-    bool validated; /* columns of a validation, too */
-    char *names;    /* the first line, until the fit has a line to write; else NULL */
-    bool cr_lf;     /* lines end so: another program has written the file meanwhile */
-    uint64_t rows;  /* of epochs, written or found */
-    uint64_t own;   /* how many of these, the last ones, are this training's */
-    uint64_t next;  /* the epoch behind the last of them */
-    uint64_t bytes; /* in a state of an earlier version, in place of the rows: of whole lines */
+    bool validated; /* there are columns for a validation, too */
+    char *names;    /* the first line, from on_begin until the fit has a line to write; otherwise NULL */
+    bool cr_lf;     /* lines end with CR LF: another program has written the file meanwhile */
+    uint64_t rows;  /* epochs' rows in the file, written or found there */
+    uint64_t own;   /* how many of these rows, the last ones, are this training's */
+    uint64_t next;  /* the epoch after the last of these rows */
+    uint64_t bytes; /* bytes of whole lines, which states of an earlier version have instead of rows; 0: none */
 } table;
 
 static clq_status fail_file(const table *t) {
@@ -42,8 +42,8 @@ static void add_names(clq_text *line, const clq_trainer *trainer, const char *pr
     for (unsigned i = 0; i < trainer->metric_count; i++) add_name(line, prefix, trainer->metric_names[i]);
 }
 
-/* Empty cells, with as many metrics, of an epoch without totals: its training was before the checkpoint that the fit
- * goes on from, or its validation was left out. */
+/* Adds loss and metrics. An epoch without totals gets as many empty cells: it was trained before the checkpoint that
+ * the fit resumed from, or its validation was left out. */
 static void add_values(clq_text *line, const clq_totals *totals, unsigned metrics) {
     if (totals->samples == 0) {
         for (unsigned i = 0; i <= metrics; i++) clq_text_add(line, ",");
@@ -60,16 +60,16 @@ static clq_status write_line(table *t, clq_text *line) {
 }
 
 /* ---- a table that goes on ----
- * Another program may have written the file meanwhile, with other ends of lines, with comments or empty lines. So what
- * is kept of it is counted in rows of epochs. */
+ * Another program may have written the file meanwhile, with other line ends, comments or empty lines. So what is kept
+ * of it is counted in rows of epochs. */
 
 typedef struct piece {
     const char *text;
-    size_t length; /* without its end */
+    size_t length; /* without the line end */
     bool ends, cr_lf;
 } piece;
 
-/* The line that begins at *at, which becomes the next one's place. False: there is none. */
+/* Takes the line that begins at *at, and moves *at to the next line. False: there is none. */
 static bool take_line(const char *text, size_t bytes, size_t *at, piece *out) {
     if (*at >= bytes) return false;
     const char *from = text + *at, *end = memchr(from, '\n', bytes - *at);
@@ -80,7 +80,7 @@ static bool take_line(const char *text, size_t bytes, size_t *at, piece *out) {
     return true;
 }
 
-/* Neither empty nor a comment. */
+/* Whether the line is neither empty nor a comment. */
 static bool has_values(const piece *l) { return l->length > 0 && l->text[0] != '#'; }
 
 static size_t columns(const char *text, size_t length) {
@@ -102,7 +102,8 @@ static uint64_t epoch_of(const piece *l) {
     return epoch;
 }
 
-/* Whether the first line of values is the names; what a spreadsheet puts in front of UTF-8 counts for nothing. */
+/* Whether the first line of values has the names. *found: that line; *behind: where the next one begins. A byte-order
+ * mark, which spreadsheets put before UTF-8, is skipped. */
 static bool has_names(const char *text, size_t bytes, const char *names, size_t *behind, piece *found) {
     size_t at = bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
     while (take_line(text, bytes, &at, found))
@@ -111,8 +112,8 @@ static bool has_names(const char *text, size_t bytes, const char *names, size_t 
     return found->length == strlen(names) && memcmp(found->text, names, found->length) == 0;
 }
 
-/* Where the first row stands that the state does not know, or that is not whole; *rows: of those in front of it. A
- * table that nothing was restored of ends at its end. */
+/* Where the first row begins that the restored state does not know, or that is cut off; *rows: how many rows come
+ * before it. If nothing was restored, all rows that are not cut off are kept. */
 static size_t end_of_rows(const table *t, const char *text, size_t bytes, size_t at, size_t width, uint64_t *rows) {
     size_t begin = at;
     *rows = 0;
@@ -135,7 +136,7 @@ static clq_status refuse_columns(const table *t) {
                     t->names);
 }
 
-/* Text of the file: what is kept of it, and that lines can be added behind it. */
+/* Cuts the file after the rows that are kept, so that lines can be added. text: what the file has. */
 static clq_status keep_rows(table *t, const char *text, size_t bytes) {
     piece first = {0};
     size_t behind;
@@ -165,7 +166,7 @@ static clq_status start_table(table *t) {
     return status;
 }
 
-/* The text that the file has, of pipes and devices none. Caller frees. */
+/* Reads the text of the file. A pipe, a device and an empty file have none: NULL. The caller frees *text. */
 static clq_status read_table(const table *t, void **text, size_t *bytes) {
     enum { BYTES_MOST = 1 << 30 };
     struct stat facts;
@@ -176,7 +177,8 @@ static clq_status read_table(const table *t, void **text, size_t *bytes) {
     return status == CLQ_OK ? CLQ_OK : clq_fail_within(status, "%s", csv);
 }
 
-/* Lines that a restored state does not know are cut; else the file begins anew unless lines are added to it. */
+/* Called before the first line. A table that goes on loses the lines that a restored state does not know; any other
+ * begins anew. */
 static clq_status begin_table(table *t) {
     void *text = NULL;
     size_t bytes = 0;
@@ -190,13 +192,13 @@ static clq_status begin_table(table *t) {
     return CLQ_OK;
 }
 
-/* Other columns are refused before anything is trained; the file stays as it is until there is a line for it. What is
- * there already is counted: a state may be saved before the first line. */
+/* Refuses other columns before anything is trained. The file stays as it is until there is a line for it. But the rows
+ * that are there are counted already, since a state may be saved before the first line. */
 static clq_status check_table(table *t) {
     void *text;
     size_t bytes, behind;
     piece first;
-    if (!goes_on(t)) t->rows = t->own = t->bytes = 0; /* as checkpoints are told until there is a line */
+    if (!goes_on(t)) t->rows = t->own = t->bytes = 0; /* what checkpoints save until there is a line */
     if (!goes_on(t)) return CLQ_OK;
     CLQ_TRY(read_table(t, &text, &bytes));
     clq_status status = CLQ_OK;

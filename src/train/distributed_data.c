@@ -1,16 +1,16 @@
 /* Datasets whose batches come in parts, one for each replica. */
 #include "train/distribute.h"
 
-/* Where a replica's pipeline is in the turn under way: a turn that fails is gone on with by the next call. */
+/* How far a replica's pipeline is in the turn under way. The next call continues a turn that failed. */
 typedef enum place { WAITS, HAS_BATCH, ENDED } place;
 
 struct clq_distributed_dataset {
     clq_trainer *trainer;
     unsigned replicas, pipelines;
-    bool owned; /* the pipelines */
-    /* Of one pipeline: its batches are cut into parts of so many samples; 0: as the strategy shares them out. */
+    bool owned; /* clq_distributed_destroy destroys the pipelines, too */
+    /* With one pipeline: how many samples each replica's part of a batch has; 0: as the strategy shares them out. */
     size_t part;
-    bool all_or_none; /* of several: an epoch ends before a turn in which a replica gets nothing */
+    bool all_or_none; /* with several: an epoch ends before a turn in which a replica gets nothing */
     place places[CLQ_REPLICAS_MAX];
     clq_dataset *datasets[CLQ_REPLICAS_MAX];
     /* What the caller gets. */
@@ -21,7 +21,7 @@ struct clq_distributed_dataset {
 
 /* ---- one pipeline ---- */
 
-/* Rows of a batch, as a replica's part of it. */
+/* Makes `count` rows of a batch, from row `first` on, the replica's part of it. */
 static void cut_part(clq_distributed_dataset *data, unsigned replica, const clq_batch *batch, size_t first,
                      size_t count) {
     clq_batch *part = &data->parts[replica];
@@ -62,7 +62,7 @@ static clq_status next_of_one(clq_distributed_dataset *data, bool *more) {
 
 /* ---- a pipeline for each replica ---- */
 
-/* Every pipeline to the first batch of its next epoch. */
+/* Moves every pipeline to the first batch of its next epoch. */
 static clq_status end_epoch(clq_distributed_dataset *data) {
     for (unsigned r = 0; r < data->replicas; r++) {
         uint64_t epoch, index;
@@ -140,7 +140,8 @@ clq_status clq_input_batch_per_replica(const clq_input_context *input, size_t gl
     return CLQ_OK;
 }
 
-/* A batch of each pipeline that a replica gets is to find room there, and all of a turn in the global batch. */
+/* Checks that each replica has room for a batch of its pipeline, and that all batches of a turn fit into the global
+ * batch. */
 static clq_status check_pipelines(const clq_distributed_dataset *data) {
     const size_t most = data->trainer->config.global_batch;
     size_t total = 0;
@@ -160,21 +161,21 @@ static clq_status check_pipelines(const clq_distributed_dataset *data) {
                     data->replicas, total, most);
 }
 
-/* In parts of its batch: the batches of a turn are one batch of the pipeline, and a turn that would be left out is its
- * remainder. */
+/* With one pipeline: multiplies its batch by the number of replicas, each of which gets a part of the former size, so
+ * that one batch serves a turn. An incomplete turn is the remainder, which the pipeline may drop. */
 static clq_status take_turns(clq_distributed_dataset *data) {
     clq_dataset *dataset = data->datasets[0];
     data->part = clq_dataset_batch_size(dataset);
     return clq_dataset_batch(dataset, data->part * data->replicas, clq_dataset_drops_remainder(dataset));
 }
 
-/* That of pipeline p, as the function gave it. */
+/* Checks the dataset that the function made for pipeline p. */
 static clq_status check_made(clq_distributed_dataset *data, unsigned p) {
     bool again = false;
     if (!data->datasets[p]) return clq_fail(CLQ_ERROR_ARGUMENT, "the function made no dataset for pipeline %u", p);
     for (unsigned i = 0; i < p; i++) again = again || data->datasets[i] == data->datasets[p];
     if (!again) return CLQ_OK;
-    data->datasets[p] = NULL; /* destroyed once */
+    data->datasets[p] = NULL; /* so that it is destroyed only once */
     return clq_fail(CLQ_ERROR_ARGUMENT, "pipeline %u got the dataset of another pipeline: make one for each", p);
 }
 

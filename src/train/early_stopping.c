@@ -1,4 +1,4 @@
-/* Early stopping, as keras.callbacks.EarlyStopping: the fit ends where epochs improve no more. */
+/* Early stopping, as keras.callbacks.EarlyStopping: the fit ends when epochs no longer improve. */
 #include "train/callbacks.h"
 
 #include <math.h>
@@ -11,9 +11,9 @@ typedef struct stopping {
     clq_watch watch;
     uint64_t wait; /* epochs without an improvement, so far */
     uint64_t best_epoch;
-    bool stopped, restored; /* ended the fit; the state is that of an earlier fit */
-    bool put_back;          /* the best epoch's weights, at the end of the last fit */
-    float *weights;         /* of best_epoch, where the fit is under way or restored; NULL: none */
+    bool stopped, restored; /* it ended the fit; its state was restored from an earlier fit's */
+    bool put_back;          /* the trainer got the best epoch's weights at the end of the last fit */
+    float *weights;         /* of best_epoch, while a fit is under way or after a restore; NULL: none */
 } stopping;
 
 static void reset(stopping *s) {

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-/* How often progress is told and metrics are collected for it. */
+/* How often on_progress is called, and metrics are collected for it. */
 static const double progress_every_s = 0.25;
 
 typedef struct run {
@@ -18,21 +18,21 @@ typedef struct run {
     clq_fit_log log;
     clq_meeting meeting;
     double started, input_s;
-    double told;      /* when progress was last told; 0: not yet */
-    double collected; /* when figures were last collected for it, with other processes; 0: not yet */
+    double told;      /* when on_progress was last called; 0: not yet */
+    double collected; /* with several processes: when metrics were last collected for a meeting; 0: not yet */
     uint64_t epoch, batch;
-    uint64_t epochs;                 /* to stop behind; UINT64_MAX: none */
-    uint64_t expected;               /* epochs that there will be, for the progress */
-    uint64_t last_step;              /* the trainer's step to stop at; UINT64_MAX: none */
-    bool by_rows;                    /* replicas copy their rows themselves */
-    uint64_t first_step;             /* at which the fit began, before it was resumed, too */
-    uint64_t data_epoch, data_index; /* the dataset's place behind the last update */
-    clq_fit_place from;              /* of a checkpoint, where `resumed` */
-    bool resumed;                    /* the epoch at hand goes on */
-    json_t *before;                  /* what callbacks knew before they were told of the epoch; NULL: none was told */
+    uint64_t epochs;                 /* the fit stops after these; UINT64_MAX: no limit */
+    uint64_t expected;               /* how many epochs on_progress is told of */
+    uint64_t last_step;              /* the trainer's step to stop at; UINT64_MAX: no limit */
+    bool by_rows;                    /* replicas copy their rows from the dataset themselves */
+    uint64_t first_step;             /* at which the fit began; if it is resumed, the earlier fit */
+    uint64_t data_epoch, data_index; /* the dataset's place after the last update */
+    clq_fit_place from;              /* if `resumed`: the place in the checkpoint's fit */
+    bool resumed;                    /* the next epoch to train continues a checkpoint's */
+    json_t *before;                  /* while an epoch is told: the callbacks' states from before; NULL: none saved */
 } run;
 
-/* A batch of the dataset, assembled or, where replicas copy rows, where it lies. */
+/* A batch of the dataset: assembled, or, if replicas copy rows themselves, as rows where they lie in the dataset. */
 typedef union piece {
     clq_batch batch;
     clq_rows rows;
@@ -45,7 +45,7 @@ static clq_totals totals_of(const clq_trainer *trainer, const double *row, size_
     return totals;
 }
 
-/* Whether it is time to tell. */
+/* Whether it is time to call on_progress. */
 static bool tells(const run *r, double now) {
     return r->config->on_progress && (r->told == 0.0 || now - r->told >= progress_every_s);
 }
@@ -59,7 +59,7 @@ static clq_progress progress_of(const run *r, const clq_totals *totals) {
                           .totals = *totals};
 }
 
-/* samples: of all that `row` is the sum of. */
+/* row: sums over `samples` samples. */
 static clq_status tell_sums(run *r, double now, const double *row, size_t samples) {
     r->told = now;
     const clq_totals totals = totals_of(r->trainer, row, samples, r->told - r->started, r->input_s);
@@ -74,9 +74,9 @@ static clq_status tell_progress(run *r) {
     return tell_sums(r, now, r->metrics.totals, r->metrics.samples);
 }
 
-/* Whether figures are collected for a meeting. Where processes do not wait for one another in steps, that would have
- * them wait for a whole batch of the slowest: then progress tells what is known, which is a second old at most. A log's
- * are collected by all together. */
+/* Whether metrics are collected for a meeting. If processes do not wait for one another in each step, collecting waits
+ * for a whole batch of the slowest process. So it happens once a second at most, and on_progress is told sums that are
+ * up to a second old. With on_log, all processes collect together, at every meeting. */
 static bool collects(run *r) {
     static const double collect_every_s = 1.0;
     const double now = clq_now();
@@ -87,7 +87,7 @@ static bool collects(run *r) {
     return true;
 }
 
-/* With other processes, behind an update. */
+/* With several processes, after an update: holds a meeting if one is due. */
 static clq_status meet(run *r) {
     if (!clq_meeting_is_due(&r->meeting)) return CLQ_OK;
     if (collects(r)) CLQ_TRY(clq_metrics_collect(&r->metrics, r->trainer));
@@ -108,11 +108,11 @@ static clq_status tell_step(run *r) {
     return clq_callbacks_step(r->config, r->trainer, &r->meeting, &info);
 }
 
-/* A signal's handler may set it. */
+/* A signal handler may set trainer->interrupted. */
 _Static_assert(ATOMIC_BOOL_LOCK_FREE == 2, "clq_trainer_stop needs atomic booleans without locks");
 
-/* Whether clq_trainer_stop was called. That holds until the outermost call ends: a callback that calls others, and does
- * not pass on how they ended, holds up nothing. */
+/* INTERRUPTED if clq_trainer_stop was called. The flag stays set until the outermost call ends. So the fit stops even
+ * if a callback makes calls that end by it, and does not pass on how they ended. */
 static clq_status take_stop(const clq_trainer *trainer) {
     if (!atomic_load_explicit(&trainer->interrupted, memory_order_relaxed)) return CLQ_OK;
     return clq_fail(CLQ_ERROR_INTERRUPTED, "stopped by clq_trainer_stop behind step %llu",
@@ -121,7 +121,7 @@ static clq_status take_stop(const clq_trainer *trainer) {
 
 static clq_status tell_read(run *r) { return clq_meeting_take(&r->meeting, clq_fit_log_tell(&r->log)); }
 
-/* What was read for the progress is told, too. */
+/* Calls on_log for all steps that were read, including those that were read for on_progress. */
 static clq_status tell_log(run *r) {
     if (clq_fit_log_is_due(&r->log)) CLQ_TRY(clq_metrics_collect(&r->metrics, r->trainer));
     return tell_read(r);
@@ -129,13 +129,14 @@ static clq_status tell_log(run *r) {
 
 /* ---- checkpoints ---- */
 
-/* Between updates. waits: for a checkpoint that is still being written, which else goes before this one. */
+/* Takes a checkpoint if one is wanted, but none in the middle of an update. waits: wait for a checkpoint that is still
+ * being written. Otherwise this one is skipped while the other is being written. */
 static clq_status take_checkpoint(run *r, bool waits) {
     if (!r->config->checkpoints || r->trainer->accumulated > 0) return CLQ_OK;
     bool wanted;
     CLQ_TRY(clq_checkpoints_want(r->config->checkpoints, r->trainer->step, waits, &wanted));
     if (!wanted) return CLQ_OK;
-    const bool counts = r->trainer->metrics == &r->metrics; /* behind an epoch they are of all processes already */
+    const bool counts = r->trainer->metrics == &r->metrics; /* after an epoch they are of all processes already */
     if (counts) CLQ_TRY(clq_metrics_collect(&r->metrics, r->trainer));
     if (!r->log.refused) CLQ_TRY(tell_read(r));
     if (r->config->on_checkpoint)
@@ -156,7 +157,8 @@ static clq_status take_checkpoint(run *r, bool waits) {
     return clq_checkpoints_take(r->config->checkpoints, r->trainer, r->data, &place);
 }
 
-/* Behind an update. The last one's is taken before the epoch is told, so that a longer fit may go on from it. */
+/* After an update: takes a checkpoint if one is due. The fit's last update always has one, from before the epoch is
+ * told, so that a longer fit can resume from it. */
 static clq_status keep_update(run *r) {
     const bool last = r->trainer->step >= r->last_step ||
                       (r->epoch + 1 >= r->epochs && r->data_index == clq_dataset_batches(r->data));
@@ -171,7 +173,7 @@ static clq_status take_last_checkpoint(run *r) {
     return CLQ_OK;
 }
 
-/* Whether the batch that was taken last is the last of an update: that of an epoch is. */
+/* Whether the batch that was taken last ends an update. An epoch's last batch always does. */
 static bool ends_update(const run *r) {
     uint64_t epoch, next;
     clq_dataset_tell(r->data, &epoch, &next);
@@ -195,7 +197,8 @@ static clq_status train_batch(run *r, const piece *p) {
     r->batch++;
     if (ends) clq_dataset_tell(r->data, &r->data_epoch, &r->data_index);
     if (ends) CLQ_TRY(tell_step(r));
-    /* In the middle of an update nothing can be kept for one who interrupts. */
+    /* on_progress may interrupt the fit, and in the middle of an update no checkpoint can be taken. So if there are
+     * checkpoints, it is called after whole updates alone. */
     if (!r->meeting.world && (ends || (r->told > 0.0 && !r->config->checkpoints))) CLQ_TRY(tell_progress(r));
     if (!ends) return CLQ_OK;
     CLQ_TRY(clq_meeting_take(&r->meeting, take_stop(r->trainer)));
@@ -214,8 +217,8 @@ static clq_status next_batch(run *r, piece *p, bool *more) {
     return clq_timeline_add(&trainer->input, asked, "wait for a batch", "step", trainer->step + 1);
 }
 
-/* A fit that ends with an epoch's last batch leaves the dataset at the next epoch's first: the next fit would begin
- * with an epoch of no batch. */
+/* Moves a dataset from an epoch's end to the next epoch's first batch. Otherwise the next fit would begin with an epoch
+ * of no batch. */
 static clq_status leave_epoch(run *r) {
     uint64_t epoch, next;
     piece p;
@@ -224,8 +227,8 @@ static clq_status leave_epoch(run *r) {
     return next == clq_dataset_batches(r->data) ? next_batch(r, &p, &more) : CLQ_OK;
 }
 
-/* Told to stop, the update that has begun is made, as its gradient is. The epoch of a checkpoint may be behind the last
- * one: it is told, and not trained. */
+/* If the fit is told to stop, an update that has begun is still finished, since its first gradients are made. A
+ * checkpoint's epoch may come after the fit's last epoch: then no batch is trained, but the epoch is told. */
 static clq_status train_batches(run *r) {
     while (r->epoch < r->epochs && r->trainer->step < r->last_step &&
            !(clq_meeting_stops(&r->meeting) && r->trainer->accumulated == 0)) {
@@ -242,7 +245,7 @@ static clq_status train_batches(run *r) {
     return tell_read(r);
 }
 
-/* Tells of the steps that were finished before the failure. */
+/* Calls on_log for the steps that were finished before the failure. */
 static void tell_finished(run *r) {
     if (clq_strategy_failure(r->trainer->strategy) == CLQ_OK) (void)clq_metrics_collect(&r->metrics, r->trainer);
     if (clq_strategy_failure(r->trainer->strategy) != CLQ_OK) clq_metrics_rescue(&r->metrics, r->trainer);
@@ -257,20 +260,20 @@ static clq_status give_up(run *r, clq_status status) {
     if (status == CLQ_ERROR_INTERRUPTED && agreed) {
         clq_strategy_settle(r->trainer->strategy, false);
         const clq_status kept = take_last_checkpoint(r);
-        if (kept == CLQ_OK) clq_strategy_settle(r->trainer->strategy, true); /* who called clq_fit reads weights */
+        if (kept == CLQ_OK) clq_strategy_settle(r->trainer->strategy, true); /* clq_fit's caller may read weights */
         if (kept != CLQ_OK) clq_error_take(kept, &error);
     }
-    /* Steps may be under way that read the dataset, which is the caller's to destroy. */
+    /* Steps under way may read the dataset, which the caller may destroy after this. */
     (void)clq_strategy_wait(r->trainer->strategy);
     return clq_error_raise(&error);
 }
 
-/* In the middle of an epoch. */
+/* Continues a checkpoint's epoch in its middle. */
 static void go_on(run *r) {
     r->batch = r->from.batch;
     r->started -= r->from.seconds;
     r->input_s = r->from.input_s;
-    if (clq_world_rank(r->meeting.world) > 0) return; /* they are the sums of all processes */
+    if (clq_world_rank(r->meeting.world) > 0) return; /* rank 0 alone takes the sums of all processes */
     r->metrics.samples = r->from.samples;
     memcpy(r->metrics.totals, r->from.totals, sizeof r->metrics.totals);
 }
@@ -294,14 +297,14 @@ static clq_status train_epoch(run *r) {
 
 typedef clq_status (*visit)(clq_trainer *trainer, const clq_batch *batch, void *context);
 
-/* From the dataset's start, in order, in batches of `part`. Afterwards the dataset goes on where it was before: it may
- * be the one that clq_fit is walking over. */
+/* Visits epoch 0 of the dataset in order, cut as `part` says. Afterwards the dataset goes on from its former place,
+ * since it may be the one that clq_fit is training on. */
 static clq_status for_each_batch(clq_trainer *trainer, clq_dataset *dataset, const clq_data_part *part, bool labels,
                                  visit each, void *context) {
     const clq_data_part before = clq_dataset_part(dataset);
     uint64_t epoch, index;
     CLQ_TRY(clq_trainer_check_dataset(trainer, dataset, labels));
-    /* A seek frees the order of the rows that steps under way are to copy. */
+    /* A seek frees the order of the rows, which steps under way still need to copy theirs. */
     if (trainer->rows_of == dataset) CLQ_TRY(clq_strategy_wait(trainer->strategy));
     clq_dataset_tell(dataset, &epoch, &index);
     clq_dataset_set_part(dataset, part);
@@ -318,7 +321,7 @@ static clq_status for_each_batch(clq_trainer *trainer, clq_dataset *dataset, con
 
 typedef struct evaluation {
     clq_metrics metrics;
-    run *fit; /* whose validation it is; NULL: nobody's */
+    run *fit; /* the fit whose validation this is; NULL: none */
     const clq_totals *trained;
     const clq_dataset *data;
     uint64_t batch;
@@ -345,12 +348,14 @@ static clq_status forward(clq_trainer *trainer, const clq_batch *batch, evaluati
     return clq_metrics_note(&e->metrics, trainer, batch->count);
 }
 
-/* Outside of a fit: other processes would wait for this one. */
+/* Outside of a fit. With several processes a stop waits for the next fit: the other processes would wait for this
+ * one. */
 static clq_status take_stop_alone(const clq_trainer *trainer) {
     return clq_strategy_spans(trainer->strategy) ? CLQ_OK : take_stop(trainer);
 }
 
-/* A call ends that may have ended by a stop. What came behind its last update or batch stops nothing later. */
+/* Called when a call ends that a stop could have ended. A stop that came after its last update or batch must not end a
+ * later call. */
 static void end_stop(clq_trainer *trainer) {
     if (!trainer->fitting) atomic_store(&trainer->interrupted, false);
 }
@@ -397,8 +402,7 @@ clq_status clq_evaluate_sized(clq_trainer *trainer, clq_dataset *dataset, clq_to
 
 /* ---- fit ---- */
 
-/* Of an epoch that was trained before the checkpoint that the fit goes on from, where that has totals of other metrics.
- */
+/* Makes loss and metrics NaN, for an epoch that has no training totals (clq_epoch_info). */
 static void forget_values(clq_totals *totals) {
     totals->loss = (double)NAN;
     for (unsigned i = 0; i < totals->metrics.count; i++) totals->metrics.values[i] = (double)NAN;
@@ -421,11 +425,12 @@ static clq_status end_epoch(run *r, double seconds) {
     return clq_callbacks_epoch(r->config, r->trainer, &r->meeting, &info);
 }
 
-/* Without memory for what the callbacks knew there is no checkpoint behind the epoch: it would be told to them twice.
- */
+/* Takes the checkpoint of a fit that ends after an epoch was told. noted: how clq_checkpoints_note ended. If a process
+ * had no memory to save its callbacks' states, there is no checkpoint: a fit that resumed from it would tell the
+ * callbacks of the epoch twice. */
 static clq_status keep_epoch(run *r, const clq_error *noted) {
     bool wanted;
-    double lacking = noted->status == CLQ_OK ? 0.0 : 1.0; /* all take one, or none does */
+    double lacking = noted->status == CLQ_OK ? 0.0 : 1.0; /* all processes take one, or none does */
     CLQ_TRY(clq_strategy_add_up_processes(r->trainer->strategy, &lacking, 1));
     if (!(lacking > 0.0)) return take_last_checkpoint(r);
     CLQ_TRY(clq_checkpoints_want(r->config->checkpoints, r->trainer->step, true, &wanted));
@@ -435,7 +440,8 @@ static clq_status keep_epoch(run *r, const clq_error *noted) {
     return clq_checkpoints_go_without(r->config->checkpoints, r->trainer);
 }
 
-/* Where the fit ends here before its time, its checkpoint has the epoch still to be told. */
+/* Tells the callbacks of the epoch. If the fit ends here before its time, its checkpoint has their states from before
+ * they were told, and a fit that resumes from it tells them again. */
 static clq_status tell_epoch(run *r) {
     const double seconds = clq_now() - r->started;
     clq_error error = {.status = CLQ_OK}, noted = {.status = CLQ_OK};
@@ -455,7 +461,7 @@ static clq_status tell_epoch(run *r) {
     return status;
 }
 
-/* Of a set that gives parts of batches, who opens it checks them. */
+/* If processes bring parts of batches (sharding), clq_sharding_open checks them. */
 static clq_status check_batches(const clq_trainer *trainer, const clq_dataset *train) {
     if (clq_dataset_batches(train) > 0 || trainer->sharding) return CLQ_OK;
     return clq_fail(CLQ_ERROR_ARGUMENT,
@@ -464,11 +470,11 @@ static clq_status check_batches(const clq_trainer *trainer, const clq_dataset *t
 }
 
 static clq_status train_epochs(run *r) {
-    /* The epoch of a checkpoint was not told, even where nothing is left of it. */
+    /* Callbacks were not told of a checkpoint's epoch yet, even if all its batches are trained. */
     for (r->epoch = r->from.epoch;
          r->resumed || (r->epoch < r->epochs && r->trainer->step < r->last_step && !clq_meeting_stops(&r->meeting));
          r->epoch++) {
-        CLQ_TRY(check_batches(r->trainer, r->data)); /* on_epoch may have cut it into others */
+        CLQ_TRY(check_batches(r->trainer, r->data)); /* on_epoch may have changed the batch size */
         CLQ_TRY(clq_sharding_open(r->trainer, r->data));
         CLQ_TRY(train_epoch(r));
         CLQ_TRY(tell_epoch(r));
@@ -497,8 +503,8 @@ clq_status clq_fit_stop(clq_trainer *trainer) {
 
 void clq_trainer_stop(clq_trainer *trainer) { atomic_store(&trainer->interrupted, true); }
 
-/* Between the callbacks' on_begin and on_end. A fit may be called by on_epoch of another one, which goes on behind it.
- */
+/* Calls the callbacks' on_begin, trains, and calls their on_end. on_epoch of another fit may have called this fit; the
+ * other one goes on afterwards. */
 static clq_status fit_with_callbacks(run *r) {
     clq_trainer *trainer = r->trainer;
     const bool fitting = trainer->fitting, stop = trainer->stop;
@@ -510,15 +516,15 @@ static clq_status fit_with_callbacks(run *r) {
     if (status == CLQ_OK) status = clq_meeting_hold(&r->meeting);
     if (status == CLQ_OK && r->resumed) clq_checkpoints_leave_place(r->config->checkpoints);
     if (status == CLQ_OK) status = train_epochs(r);
-    clq_trainer_forget_accumulated(trainer);         /* of an update that was not made because the fit was ended */
-    status = clq_meeting_close(&r->meeting, status); /* before callbacks ask others for something in vain */
+    clq_trainer_forget_accumulated(trainer);         /* gradients of an update that the fit's end left unfinished */
+    status = clq_meeting_close(&r->meeting, status); /* before on_end: callbacks would wait for the others in vain */
     status = clq_callbacks_end(r->config, trainer, begun, status);
     trainer->fitting = fitting;
     trainer->stop = stop;
     return status;
 }
 
-/* As many as the steps that are left need, from the place in the epoch. */
+/* Finds how many epochs the remaining steps need, from the dataset's place in its epoch. */
 static clq_status count_epochs(run *r) {
     CLQ_TRY(clq_sharding_open(r->trainer, r->data));
     const uint64_t of_update = clq_trainer_batches_of_update(r->trainer), step = r->trainer->step;
@@ -543,7 +549,7 @@ static clq_status fit(clq_trainer *trainer, clq_dataset *train, const clq_fit_co
     if (config->steps > 0 && config->steps < UINT64_MAX - r.first_step) r.last_step = r.first_step + config->steps;
     r.expected = config->epochs;
     r.by_rows = clq_trainer_takes_rows(trainer, train);
-    const clq_dataset *before = trainer->rows_of; /* of a fit whose on_epoch calls this one */
+    const clq_dataset *before = trainer->rows_of; /* the set of a fit whose on_epoch calls this one */
     if (r.by_rows) trainer->rows_of = train;
     status = clq_meeting_open(&r.meeting, trainer, train, config);
     if (status == CLQ_OK && config->epochs == 0) status = count_epochs(&r);
@@ -567,7 +573,7 @@ clq_status clq_fit_sized(clq_trainer *trainer, clq_dataset *train, const clq_fit
 /* ---- predict ---- */
 
 static clq_status predict_batch(clq_trainer *trainer, const clq_batch *batch, void *context) {
-    float **next = context; /* (outputs) where this batch's go */
+    float **next = context; /* (outputs) where this batch's rows go; NULL: not wanted */
     clq_checked_batch taken;
     CLQ_TRY(clq_trainer_take_batch(trainer, batch, CLQ_TO_PREDICT, &taken));
     CLQ_TRY(clq_strategy_predict(trainer->strategy, &taken.rows, next));

@@ -1,7 +1,8 @@
-/* Models by name that are fitted to data, and texts that are cut for a model. */
+/* Built-in models for the shape and classes of data, and texts that are cut for a model. */
 #include "train/train.h"
 
-/* What a model is built for if the data cannot be looked at is no user's word: a failure of it tells why. */
+/* If the data could not be looked at, the model was built for an assumed shape and number of classes, which the user
+ * did not choose. So its failure says why they were assumed. */
 static clq_status explain(clq_status status, const char *data, const clq_error *unseen) {
     clq_error error;
     if (unseen->status == CLQ_OK || status == CLQ_ERROR_MEMORY) return status;
@@ -16,7 +17,7 @@ clq_status clq_model_for_data(const char *name, const char *data, clq_model **ou
     if (clq_dataset_look(data, "train", &sight) != CLQ_OK) {
         const clq_status status = clq_dataset_look(data, "test", &sight);
         if (status != CLQ_OK) clq_error_take(status, &unseen);
-        sight.classes = 0; /* a test set need not have the last ones */
+        sight.classes = 0; /* the last classes may be missing in a test set */
     }
     clq_shape input = {.rank = sight.rank};
     for (unsigned d = 0; d < sight.rank; d++) input.dims[d] = sight.shape[d];

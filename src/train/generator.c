@@ -1,4 +1,4 @@
-/* Text, one token after another: the tokens that are known, the plans that compute them, and what they keep. */
+/* Generates text, one token after another: the tokens so far, and the plans that compute the next ones. */
 #include "train/sampling.h"
 #include "train/trainer.h"
 
@@ -6,9 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* So many tokens of a prompt are computed at once, in a plan of its own, if at least that many are to be. */
+/* A plan of its own computes up to TOGETHER_MOST tokens of a prompt at once, if at least TOGETHER_LEAST are to be
+ * computed. */
 enum { TOGETHER_MOST = 32, TOGETHER_LEAST = 8 };
-enum { WIDTH = 2 }; /* of a sample of a model that decodes: a token and its place */
+enum { WIDTH = 2 }; /* values of the decoding model's samples: a token and its place */
 
 struct clq_generator {
     const clq_model *model;
@@ -16,19 +17,21 @@ struct clq_generator {
     char reason[sizeof((clq_generator_info *)0)->reason];
     clq_device *device;
     clq_queue *queue;
-    clq_weights *weights;     /* of `decoding`, or of the model */
-    clq_plan *one, *together; /* of one token, and of several, NULL where there are never as many; else of one window */
+    clq_weights *weights; /* of `decoding`, or, without it, of the model */
+    /* Plans for one token, and for several; together NULL: there are never as many. Without `decoding`, `one` is for a
+     * window, and `together` is NULL. */
+    clq_plan *one, *together;
     bool one_launch, probabilities, has_weights;
     size_t context, vocabulary;
-    size_t rows; /* a token is below; `rows_layer` has no more, or the vocabulary is no larger */
-    const clq_layer *rows_layer;
-    uint32_t *window;               /* (context) the last tokens of the text, */
-    size_t length, done;            /* how many there are, and are computed: of a whole window all or none */
-    uint64_t tokens;                /* of the text */
-    size_t weight_bytes, row_bytes; /* of what is read for a token; of what is kept of one */
-    size_t table_bytes;             /* of a token's rows of tables */
+    size_t rows;                 /* each token must be less: the rows of rows_layer, or the vocabulary */
+    const clq_layer *rows_layer; /* NULL: every token of the vocabulary has its rows */
+    uint32_t *window;            /* (context) the last tokens of the text */
+    size_t length, done;         /* tokens in the window, and how many are computed; without `decoding` all or none */
+    uint64_t tokens;             /* in the text */
+    size_t weight_bytes, row_bytes; /* read for a token, tables left out; kept for a token */
+    size_t table_bytes;             /* of a token's rows in tables */
     uint64_t computed, read_bytes;
-    float *samples, *output; /* as a plan takes one run's; logits behind the last token that was computed */
+    float *samples, *output; /* the samples of a plan's run; logits after the last token that was computed */
     clq_sampled *room;       /* (vocabulary) */
 };
 
@@ -53,7 +56,7 @@ static clq_status check_model(const clq_model *model) {
                     y->shape.dims[1], 1u << 24);
 }
 
-/* The model as one of single tokens, or why it is none. */
+/* Makes the decoding model, or sets `reason` to why there is none. */
 static clq_status find_way(clq_generator *g, const clq_generator_config *config) {
     if (config->whole_window) {
         (void)snprintf(g->reason, sizeof g->reason, "the whole window is asked for");
@@ -65,7 +68,8 @@ static clq_status find_way(clq_generator *g, const clq_generator_config *config)
     return CLQ_OK;
 }
 
-/* Launches of one token are short, so they are better one; those of several are worth no program of their own. */
+/* The launches for one token are short, so one fused launch is better. For several tokens it is not worth a program of
+ * its own. */
 static clq_status make_plan(clq_generator *g, uint32_t capacity, clq_plan **out) {
     const clq_plan_config config = {.mode = CLQ_MODE_PREDICT,
                                     .capacity = capacity,
@@ -75,13 +79,14 @@ static clq_status make_plan(clq_generator *g, uint32_t capacity, clq_plan **out)
     return clq_plan_create(g->weights, &config, out);
 }
 
-/* As of replicas: work-groups of a launch of all layers wait for each other, and each needs a core. */
+/* The work-groups of a fused launch of all layers wait for each other, so each needs a core. The same holds for
+ * replicas. */
 static bool takes_one_launch(const clq_device *device, const clq_generator_config *config) {
     const unsigned units = clq_device_get_info(device)->compute_units;
     return (units == 1 || units <= clq_cpu_count()) && !clq_path_is_disabled(config->disabled_paths, "one launch");
 }
 
-/* What the decoding model has beside the model's variables. */
+/* Counts what is kept for a token: the variables that the decoding model has, and the model has not. */
 static void count_kept(clq_generator *g) {
     size_t bytes = 0;
     for (uint32_t i = 0; g->decoding && i < g->decoding->variable_count; i++)
@@ -102,7 +107,7 @@ static clq_status open_plans(clq_generator *g, const clq_devices *devices, const
     return g->decoding && g->context >= TOGETHER_LEAST ? make_plan(g, TOGETHER_MOST, &g->together) : CLQ_OK;
 }
 
-/* Which tokens the model takes: there may be fewer than it gives. */
+/* Finds which tokens the model takes, which may be fewer than those that it can give. */
 static void find_rows(clq_generator *g) {
     clq_tokens tokens;
     g->rows = g->vocabulary;
@@ -168,15 +173,16 @@ void clq_generator_destroy(clq_generator *g) {
 
 /* ---- weights ---- */
 
-/* The index of a variable of the model in what the weights are of: by name, as there are caches between them. */
+/* The index of a variable of the model in g->weights. It is found by name, as the decoding model has caches in
+ * between. */
 static size_t find_variable(const clq_generator *g, const clq_variable *variable) {
     const clq_model *of = g->decoding ? g->decoding : g->model;
     size_t i = 0;
-    while (strcmp(of->variables[i].name, variable->name) != 0) i++; /* clq_model_decoding has them all */
+    while (strcmp(of->variables[i].name, variable->name) != 0) i++; /* the decoding model has all of them */
     return i;
 }
 
-/* values: all of the model's variables, one behind the other. */
+/* values: all of the model's variables, one after the other. */
 static clq_status write_weights(clq_generator *g, const float *values) {
     g->has_weights = false; /* until all of them are new */
     clq_generator_reset(g);
@@ -220,7 +226,7 @@ void clq_generator_reset(clq_generator *g) {
     g->tokens = 0;
 }
 
-/* A full window goes on behind its last half. */
+/* A full window keeps its last half, which moves to the beginning. */
 static void add_token(clq_generator *g, uint32_t token) {
     if (g->length == g->context) {
         g->length = g->context / 2;
@@ -231,7 +237,7 @@ static void add_token(clq_generator *g, uint32_t token) {
     g->tokens++;
 }
 
-/* at: of the token in the text. */
+/* at: the place of the token in the text. */
 static clq_status check_token(const clq_generator *g, clq_status status, uint64_t at, uint32_t token) {
     if (token >= g->vocabulary)
         return clq_fail(status, "token %llu is %u, and model %s has %zu: numbers from 0", (unsigned long long)at, token,
@@ -247,7 +253,7 @@ clq_status clq_generator_feed(clq_generator *g, const uint32_t *tokens, size_t c
     return CLQ_OK;
 }
 
-/* Runs a plan for samples[count], and reads row `row` of what it gives, as logits. */
+/* Runs a plan for samples[count], and reads row `row` of its output, as logits, into g->output. */
 static clq_status run(clq_generator *g, clq_plan *plan, size_t count, size_t width, size_t row) {
     const clq_step_params params = {.count = (uint32_t)count};
     const size_t bytes = g->vocabulary * sizeof *g->output;
@@ -259,7 +265,7 @@ static clq_status run(clq_generator *g, clq_plan *plan, size_t count, size_t wid
     return CLQ_OK;
 }
 
-/* The next of the tokens that are not computed yet. */
+/* Computes the next of the tokens that are not computed yet. */
 static clq_status compute_some(clq_generator *g) {
     size_t count = CLQ_MIN(g->length - g->done, (size_t)TOGETHER_MOST);
     if (count < TOGETHER_LEAST) count = 1;
@@ -284,7 +290,7 @@ static clq_status compute_window(clq_generator *g) {
     return CLQ_OK;
 }
 
-/* `output` has the logits behind the text's last token. */
+/* Computes what is left. Then `output` has the logits after the last token of the text. */
 static clq_status compute(clq_generator *g) {
     if (!g->has_weights)
         return clq_fail(CLQ_ERROR_STATE,
@@ -334,7 +340,7 @@ static clq_status time_rounds(clq_generator *g, clq_load *load, int rounds, doub
     return CLQ_OK;
 }
 
-/* Of as many bytes as a token reads, so that a cache of the device helps both alike. */
+/* Reads as many bytes as a token does, so that a cache of the device helps both the same. */
 clq_status clq_generator_measure_limit(clq_generator *g, double *out) {
     enum { TIMES = 5 };
     static const double long_s = 8e-3;
@@ -343,7 +349,7 @@ clq_status clq_generator_measure_limit(clq_generator *g, double *out) {
     double seconds = 0, best = INFINITY;
     int rounds = 1;
     CLQ_TRY(clq_load_create(g->queue, CLQ_LOAD_MEMORY, bytes, &load));
-    clq_status status = time_rounds(g, load, rounds, &seconds); /* the first is not counted */
+    clq_status status = time_rounds(g, load, rounds, &seconds); /* a warm-up */
     for (seconds = 0; seconds < long_s && rounds < CLQ_LOAD_ROUNDS_MAX && status == CLQ_OK; rounds *= 2)
         status = time_rounds(g, load, 2 * rounds, &seconds);
     for (int i = 0; i < TIMES && status == CLQ_OK; i++) {

@@ -1,4 +1,4 @@
-/* on_log of clq_fit: what steps measured is told some steps at once, in order, when it was read for many of them. */
+/* on_log of clq_fit: the measurements of many steps are read at once, and told step by step, in order. */
 #include "train/trainer.h"
 
 #include <string.h>
