@@ -26,8 +26,8 @@ void clq_verdict_wrong(clq_verdict *verdict, const char *format, ...) {
     verdict->ok = false;
 }
 
-/* If a call fails on the device, the check has failed. Only the host's own failures, of memory or the system, are a
- * status. */
+/* If a call fails on the device, the check has failed. Only failures of the host itself (memory, system) are returned
+ * as a status. */
 static clq_status run_check(clq_device *device, clq_status (*check)(clq_queue *queue, clq_verdict *out),
                             clq_verdict *out) {
     *out = (clq_verdict){.ok = true, .detail = ""};

@@ -4,7 +4,7 @@
 #include <math.h>
 
 enum { PEAK_LAUNCHES = 5 };
-static const double peak_s = 5e-3; /* that a launch takes at least */
+static const double peak_s = 5e-3; /* a measured launch takes at least this long */
 
 static clq_status time_rounds(clq_queue *queue, clq_load *load, int rounds, double *out) {
     double start = clq_now();
