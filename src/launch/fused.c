@@ -5,7 +5,7 @@
 
 enum {
     LAUNCHES_MAX = 128, /* of a kernel: twice as many launches take a compiler more than twice as long */
-    RUNS_PER_GROUP = 8, /* parts that each group takes of a launch's items, so that a late group finds some left */
+    RUNS_PER_GROUP = 8, /* runs of a launch's items per group: a group that comes late finds some left */
     SIZES = 3,          /* words for the sizes of a launch */
     COUNTER = 16        /* ints of a progress counter, as in cl/sequence.cl */
 };

@@ -3,8 +3,8 @@
  * buffer, and the list is bound: its kernels are built and their arguments set. Then it can run. A run looks nothing up
  * and allocates nothing.
  *
- * A list is created for a capacity, the most examples of a batch, and each run takes a count from 0 to the capacity.
- * Work that grows with the batch is launched for the count, not for the capacity.
+ * A list is created for a capacity, the largest number of examples in a batch. Each run takes a count from 0 to the
+ * capacity. Work that grows with the batch is launched for the count, not for the capacity.
  *
  * If there are several ways to compute an operation, the list chooses among these candidates (choice.c). On CPU devices
  * the launches between two calls can run as one kernel (fused.h). */

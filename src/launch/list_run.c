@@ -264,7 +264,7 @@ clq_status clq_list_replace(clq_list *list, clq_value value, clq_buffer *buffer)
     return CLQ_OK;
 }
 
-/* Sets those arguments of a launch anew that lie in either buffer. */
+/* Sets anew the arguments of a launch that lie in either buffer. */
 static clq_status rebind(clq_list *list, clq_launch *launch, const clq_buffer *a, const clq_buffer *b) {
     for (size_t i = 0; i < launch->argument_count; i++) {
         const clq_argument *argument = &list->arguments[launch->first_argument + i];
@@ -339,7 +339,7 @@ static clq_status run_command(clq_list *list, clq_queue *queue, size_t first, si
     return status == CLQ_OK ? CLQ_OK : clq_fail_within(status, "%s, %s", launch->scope, launch->label);
 }
 
-/* Whether the launch is exactly one command. A kernel with no work is none; a library's call may make any number. */
+/* Whether the launch is exactly one command. Without work it is no command, and a library's call may be any number. */
 static bool is_one_command(const clq_launch *launch, uint32_t count) {
     if (launch->run) return true;
     return !launch->call && (launch->batch_dim < 0 || clq_launch_batch_size(launch, count) > 0);

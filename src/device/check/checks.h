@@ -16,8 +16,8 @@ clq_status clq_check_vectors(clq_queue *queue, clq_verdict *out);
 clq_status clq_check_long_loop(clq_queue *queue, clq_verdict *out);
 clq_status clq_check_barrier(clq_queue *queue, clq_verdict *out);
 clq_status clq_check_random(clq_queue *queue, clq_verdict *out);
-/* check_memory.c. If a device's host memory is not coherent, clq_check_host_memory makes the device one with memory of
- * its own. */
+/* check_memory.c. If a device's host memory is not coherent, clq_check_host_memory turns the device into one with
+ * memory of its own. */
 clq_status clq_check_copies(clq_queue *queue, clq_verdict *out);
 clq_status clq_check_fills(clq_queue *queue, clq_verdict *out);
 clq_status clq_check_offsets(clq_queue *queue, clq_verdict *out);

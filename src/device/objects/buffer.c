@@ -26,7 +26,7 @@ static clq_status reserve(clq_device *device, const char *what, size_t bytes) {
     return CLQ_OK;
 }
 
-/* ---- two ways to memory ---- */
+/* ---- two ways to get memory ---- */
 
 static clq_status created(clq_buffer *buffer, const char *what, cl_int error) {
     if (error == CL_SUCCESS) return CLQ_OK;

@@ -1,9 +1,9 @@
 /* Views: ranges of a buffer as buffers of their own.
  *
- * The driver's sub-buffers stay as long as the buffer, and the newest one is released first. For if two sub-buffers
- * overlap and kernels have used both, NVIDIA's driver (580) ends the process when the older one is released first; and
- * the lists that views are made for end in any order. Views of one range share a sub-buffer, so a buffer has no more of
- * them than there are ranges. */
+ * The driver's sub-buffers stay as long as the buffer, and the newest one is released first. The order matters: if two
+ * sub-buffers overlap and kernels have used both, NVIDIA's driver (580) ends the process when the older one is released
+ * first. The lists that views are made for end in any order, so a view does not release its sub-buffer. Views of one
+ * range share a sub-buffer, so a buffer has no more of them than there are ranges. */
 #include "device/internal.h"
 
 struct clq_view {

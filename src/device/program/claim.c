@@ -1,7 +1,7 @@
 /* Claims tell what the processes that share a cache folder are building or loading at this moment. They are needed for
- * two reasons. A driver may end the process by an assertion over a program that it builds or loads. And drivers' own
- * caches do not bear several processes that make the same program at the same time (PoCL 3.1 removes a file for a
- * moment to replace it). So
+ * two reasons. A driver may fail an assertion over a program that it builds or loads, which ends the process. And
+ * drivers' own caches are not safe if several processes make the same program at the same time (PoCL 3.1 removes a file
+ * for a moment to replace it). So
  * - the first process that wants a program builds or loads it alone. Processes that come meanwhile wait, and then work
  * side by side;
  * - a process that dies over a program leaves a mark, which tells the next process. So does a process whose driver does
@@ -49,7 +49,7 @@ void clq_claims_close(int claims) {
     if (claims >= 0) (void)close(claims);
 }
 
-/* 0, or the error. */
+/* Returns 0, or the error number. */
 static int lock(int file, off_t at, short type) {
 #ifdef F_OFD_SETLK
     struct flock range = {.l_type = type, .l_whence = SEEK_SET, .l_start = at, .l_len = 1};

@@ -1,6 +1,6 @@
 /* Each call in which a driver compiles runs in a thread of its own, so that a compiler that does not end holds up
- * nobody for longer than the device's build deadline. After the deadline the thread is left behind. It uses only
- * objects of the driver and its job, which it frees itself. All devices of the system are then lost, since a driver's
+ * nobody for longer than the device's build deadline. After the deadline the thread is left behind. It uses only its
+ * job and objects of the driver, and frees the job itself. All devices of the system are then lost, since a driver's
  * compiler has one lock: another call that needs the lock would not return either. And since the devices are lost, the
  * driver's objects are never released. */
 #include "device/internal.h"

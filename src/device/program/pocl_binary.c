@@ -50,7 +50,8 @@ static bool bitcode_is_whole(reader file) {
     return blocks > 0 && !file.failed;
 }
 
-/* An ELF file of 64 bits ends with its table of sections. */
+/* An ELF file of 64 bits ends with its table of sections, so the table must lie within the file. Other ELF files are
+ * not checked. */
 static bool library_is_whole(reader file) {
     enum { MAGIC = 0x464c457f, CLASS_64 = 2, SECTIONS_AT = 40, ENTRY_BYTES_AT = 58 };
     reader header = file, layout = file;

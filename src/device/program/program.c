@@ -345,8 +345,8 @@ static void take_out(clq_device *device, clq_program *entry) {
     entry_free(entry);
 }
 
-/* A compiler tells what is wrong with a program: then later runs are told, too. A compiler that tells nothing may have
- * failed for another reason that passes, such as a full disk: then only this process takes note. */
+/* If the compiler tells what is wrong with the program, the result is kept for later runs. If it tells nothing, it may
+ * have failed for a reason that passes, such as a full disk: then only this process takes note. */
 static clq_status do_without(clq_device *device, const clq_program *entry) {
     clq_log(CLQ_LOG_WARNING, "%s; it is done without", clq_error_detail());
     if (entry->explained)

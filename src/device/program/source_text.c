@@ -64,8 +64,8 @@ static const char *definition_end(const char *definition) {
     return end;
 }
 
-/* The next kernel's definition from `at` on, the begin of a line; NULL if there is none. Also gives the kernel's name,
- * and where its last line ends. */
+/* The next kernel's definition at or behind `at`, which is the beginning of a line; NULL if there is none. Also gives
+ * the kernel's name, and where its last line ends. */
 static const char *next_kernel(const char *at, const char **name, size_t *length, const char **end) {
     for (const char *line = at; *line;) {
         if (starts_kernel(line)) {

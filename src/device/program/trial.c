@@ -48,7 +48,7 @@ void clq_device_note_trial_result(clq_device *device, clq_hash128 key, bool resu
     (void)pthread_mutex_unlock(&device->lock);
 }
 
-/* What cannot be read from disk is found out again. */
+/* A result that cannot be read from disk counts as not known: the trial is made again. */
 bool clq_device_trial_result(clq_device *device, clq_hash128 key, bool *result) {
     (void)pthread_mutex_lock(&device->lock);
     const struct clq_trial_result *found = find(device, key);

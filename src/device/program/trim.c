@@ -1,5 +1,5 @@
 /* Gives back memory pages of code that drivers read while they were loaded. A CPU driver's compiler is a library of 50
- * to 130 MB, and its start touches half of it. If all programs come from the cache, nothing of that is used again. */
+ * to 130 MB, and its start touches half of it. If all programs come from the cache, none of that is used again. */
 #include "device/internal.h"
 
 #include <inttypes.h>

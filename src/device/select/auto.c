@@ -1,5 +1,5 @@
 /* The devices that "auto" means: every distinct GPU that works and does not hold the others up. If there is none, the
- * fastest CPU device. If there is none of these either, any other device. */
+ * fastest CPU device. If there is no CPU device either, a device of any other type. */
 #include "device/internal.h"
 
 #include <math.h>

@@ -5,7 +5,7 @@
  * alone.
  *
  * The list is kept with the program cache. It is valid as long as nothing has changed that devices depend on: the
- * drivers' files, the environment that speaks to drivers, the machine's PCI devices. */
+ * drivers' files, the environment variables that drivers read, the machine's PCI devices. */
 #define _GNU_SOURCE                       /* dladdr; NOLINT(bugprone-reserved-identifier) */
 #define CL_USE_DEPRECATED_OPENCL_1_1_APIS /* clGetExtensionFunctionAddress, without a platform */
 #include "device/internal.h"

@@ -132,7 +132,7 @@ static bool matches_word(const clq_device_entry *entry, const char *word) {
 }
 
 static clq_status append(clq_devices *devices, uint32_t index, const spec_item *item) {
-    const uint32_t more = item->has_part ? 1 : item->replicas * item->parts; /* one of these is 1 */
+    const uint32_t more = item->has_part ? 1 : item->replicas * item->parts; /* one of the two is 1 */
     if (more > CLQ_REPLICAS_MAX - devices->count)
         return clq_fail(CLQ_ERROR_ARGUMENT, "devices '%s': more than %d replicas in all", item->text,
                         (int)CLQ_REPLICAS_MAX);
@@ -160,7 +160,7 @@ static clq_status append_named(clq_devices *devices, uint32_t index, const spec_
     return entry->info.usable ? append(devices, index, item) : not_usable(entry, item);
 }
 
-/* Appends those devices that match WHAT and work; of WHAT:k just the one device, which must work. */
+/* Appends the devices that match WHAT and work. WHAT:k names one device alone, which must work. */
 static clq_status append_matching(clq_devices *devices, const spec_item *item) {
     clq_system *system = devices->system;
     uint32_t seen = 0, taken = 0;

@@ -28,8 +28,7 @@ static void check_description(clq_device_info *info) {
     clq_log(CLQ_LOG_WARNING, "device %u is not used: %s", (unsigned)info->index, info->reason);
 }
 
-/* The entry of a device. If a recalled system knows the device already, that is its entry there. Otherwise it is a new
- * one at the end. */
+/* The entry for a device. A recalled system may have one for the device already. Otherwise makes one at the end. */
 static clq_device_entry *place_of(clq_system *system, const clq_device_info *info, uint32_t ordinal) {
     for (size_t i = 0; i < system->count; i++) {
         clq_device_entry *entry = &system->entries[i];

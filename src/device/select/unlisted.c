@@ -17,7 +17,7 @@ typedef struct vendor {
     const char *name, *in_text; /* as a driver's tag and in CL_DEVICE_VENDOR */
     unsigned id;
     const char *in_icd, *rusticl; /* part of the library's name in a vendor file; Mesa's driver for RUSTICL_ENABLE */
-    const char *file;             /* a device file that tells of a GPU where the PCI bus is hidden; or NULL */
+    const char *file;             /* a device file that tells of a GPU even if the PCI bus is hidden; or NULL */
     /* What to do if the kernel has no render node for the GPU, if its device file is missing, if no driver is
      * installed, and if the driver does not list the GPU. */
     const char *load, *give, *install, *silent;
