@@ -1,4 +1,4 @@
-/* Choices among the ways in which an operation can be made, and where selections come from. */
+/* Choices among the ways to compute an operation, and where selections come from. */
 #include "launch/list.h"
 
 #include <assert.h>
@@ -14,7 +14,7 @@ void clq_choice_start(clq_choice *choice, const char *format, ...) {
     va_end(arguments);
 }
 
-/* The candidate of that name, or count. */
+/* The index of the candidate of that name; count if there is none. */
 static size_t find(const clq_choice *choice, const char *name) {
     size_t i = 0;
     while (i < choice->count && strcmp(choice->candidates[i].name, name) != 0) i++;
@@ -55,7 +55,7 @@ void clq_choice_add_named(clq_choice *choice, const clq_list *list, uint32_t val
 
 /* ---- keeping ---- */
 
-/* What a measured selection depends on. The text names the entries on disk. */
+/* The key of an entry on disk: a hash of all that a measured selection depends on. */
 static clq_status make_key(const clq_device *device, const char *tuning_key, clq_hash128 *out) {
     const clq_device_info *info = clq_device_get_info(device);
     char *text = clq_strprintf("answer 2 of clique %s\n%s %s %s %u units\n%s", clq_version(), info->driver, info->name,
@@ -72,7 +72,8 @@ bool clq_selections_are_shared(const clq_device *a, const clq_device *b) {
            strcmp(first->driver_version, second->driver_version) == 0 && first->compute_units == second->compute_units;
 }
 
-/* What is kept for devices like this one: a candidate's name; "" where nothing (whole) is. */
+/* The name of the candidate that is kept for devices like this one. It is "" if none is kept, or if the entry is
+ * damaged. */
 static clq_status recall(const clq_device *device, const char *tuning_key, char candidate[CLQ_CANDIDATE_BYTES]) {
     clq_hash128 key;
     void *kept;

@@ -4,23 +4,23 @@
 #include <string.h>
 
 enum {
-    LAUNCHES_MAX = 128, /* of a kernel: compilers take more than twice as long for twice as many */
-    RUNS_PER_GROUP = 8, /* of a launch's items: so that a group that comes late finds some left */
-    SIZES = 3,          /* words of a launch in front of its arguments */
-    COUNTER = 16        /* numbers of a counter of progress, as in cl/sequence.cl */
+    LAUNCHES_MAX = 128, /* of a kernel: twice as many launches take a compiler more than twice as long */
+    RUNS_PER_GROUP = 8, /* runs of a launch's items per group: a group that comes late finds some left */
+    SIZES = 3,          /* words for the sizes of a launch */
+    COUNTER = 16        /* ints of a progress counter, as in cl/sequence.cl */
 };
 
-/* What it is made of. */
+/* What a fused kernel is made from. */
 typedef struct making {
     clq_list *list;
-    const clq_launch *launches; /* of the run: its launch i is the list's first + i */
+    const clq_launch *launches; /* of the run: launch i is the list's launch first + i */
     size_t launch_count;
-    clq_program_part *functions; /* of the launches, each once */
+    clq_program_part *functions; /* the functions of the launches, each once */
     size_t function_count;
-    size_t *function_of; /* each launch */
+    size_t *function_of; /* of each launch: index in `functions` */
     clq_buffer *buffers[CLQ_FUSED_BUFFERS_MAX];
     size_t buffer_count;
-    uint64_t *words; /* a launch's sizes, then what its arguments are: offsets in buffers, numbers */
+    uint64_t *words; /* the sizes of all launches, then their arguments: offsets in buffers, numbers */
     size_t word_count;
     clq_text text;
 } making;
@@ -32,13 +32,13 @@ static bool is_fusible(const clq_launch *launch) {
     return true;
 }
 
-/* The buffers of a run; its placeholder's is told apart by the list's own address. */
+/* The buffers of a run. The list's own address stands for the placeholder's buffer. */
 typedef struct buffer_set {
     const void *buffers[CLQ_FUSED_BUFFERS_MAX];
     size_t count;
 } buffer_set;
 
-/* Adds those of a launch; false, and the set stays as it is, where that would be too many. */
+/* Adds the buffers of a launch. Returns false and leaves the set as it is if there would be too many. */
 static bool add_buffers(const clq_list *list, const clq_launch *launch, buffer_set *set) {
     buffer_set more = *set;
     for (size_t i = 0; i < launch->argument_count; i++) {
@@ -104,7 +104,7 @@ static clq_status find_functions(making *m) {
     return clq_fused_source(m->functions, m->function_count, &m->text);
 }
 
-/* Which of the kernel's buffers. clq_fused_end has counted them. */
+/* The index of the buffer among the kernel's. There is always room: clq_fused_end has counted them. */
 static size_t buffer_index(making *m, clq_buffer *buffer) {
     size_t k = 0;
     while (k < m->buffer_count && m->buffers[k] != buffer) k++;
@@ -145,7 +145,7 @@ static clq_status add_argument(making *m, const clq_argument *argument) {
     return CLQ_OK;
 }
 
-/* "const int n3 = …": the items of launch 3, and its sizes. */
+/* Declares the sizes of a launch and the number of its items: "const int n3 = …". */
 static void add_sizes(making *m, size_t index) {
     const clq_launch *launch = &m->launches[index];
     clq_text_add(&m->text, "    const size_t");
@@ -162,7 +162,7 @@ static void add_sizes(making *m, size_t index) {
     clq_text_add(&m->text, ";\n    const int n%zu = (int)(s%zu_0 * s%zu_1 * s%zu_2);\n", index, index, index, index);
 }
 
-/* Waits for those among the launches before that it depends on, and that nobody in front of it has waited for. */
+/* Waits for the earlier launches that this one depends on, unless a launch before it has already waited for them. */
 static void add_waits(making *m, size_t index, bool *waited) {
     for (size_t k = index; k-- > 0;) {
         if (waited[k] || !depends(m->list, &m->launches[index], &m->launches[k])) continue;
@@ -187,7 +187,7 @@ static clq_status add_launch(making *m, size_t index, bool *waited) {
     return CLQ_OK;
 }
 
-/* The kernel's parameters, or what it hands on of them. */
+/* The kernel's parameters with their types, or just their names, as arguments for the function `run`. */
 static void add_parameters(making *m, bool typed) {
     clq_text_add(&m->text, typed
                                ? "global const ulong *restrict words, counters progress, int first, int end, int groups"
@@ -197,8 +197,9 @@ static void add_parameters(making *m, bool typed) {
     for (size_t k = 0; k < m->buffer_count; k++) clq_text_add(&m->text, typed ? ", global char *b%zu" : ", b%zu", k);
 }
 
-/* The body first: only then are its buffers known. It is a function that the kernel calls: PoCL 7 looks in each kernel
- * for what differs between work-items, and takes twice as long for each loop and branch more. */
+/* Writes the body first: only the body tells which buffers the parameters must name. The body is a function that the
+ * kernel calls. PoCL 7 looks in each kernel for what differs between work-items, which takes twice as long for each
+ * further loop and branch in the kernel. */
 static clq_status add_kernel(making *m) {
     size_t launches = m->launch_count;
     bool waited[LAUNCHES_MAX] = {false};
@@ -273,7 +274,7 @@ static clq_status write_words(clq_fused *fused, const making *m) {
     return clq_buffer_set(device, fused->words, m->words, bytes);
 }
 
-/* With none of its launches, so that the time is the compiler's alone. */
+/* Runs none of the launches, so that the time is the compiler's alone. */
 static clq_status launch_empty(clq_fused *fused) {
     static const uint32_t none[CLQ_FUSED_NUMBERS] = {0, 0, 1};
     static const size_t one = 1;

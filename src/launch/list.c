@@ -69,7 +69,7 @@ size_t clq_list_command_count(const clq_list *list) {
     return count;
 }
 
-/* Whether the list can be added to; a bound one latches a failure. */
+/* Whether the list can be added to. If it is bound, it cannot, and keeps that as its failure. */
 static bool can_add(clq_list *list) {
     if (list->error.status != CLQ_OK) return false;
     if (list->bound)
@@ -77,7 +77,7 @@ static bool can_add(clq_list *list) {
     return !list->bound;
 }
 
-/* A copy; NULL after a failure. */
+/* A copy, which the list owns; NULL after a failure. */
 static const char *copy_text(clq_list *list, const char *text) {
     if (!CLQ_LIST_GROW(list, texts, text_count, text_capacity)) return NULL;
     char *copy = clq_strdup(text);

@@ -14,14 +14,14 @@ typedef enum clq_argument_kind {
     CLQ_ARGUMENT_LOCAL
 } clq_argument_kind;
 
-/* Four bytes that are an int or a float: a number among the arguments, or a parameter's setting. */
+/* Four bytes that are an int or a float: a number among the arguments, or a parameter's value. */
 typedef union clq_word {
     int32_t as_int;
     float as_float;
     uint32_t bits;
 } clq_word;
 
-/* A parameter's setting. */
+/* A parameter's value. */
 static inline clq_word clq_param_word(const clq_step_params *params, clq_param param) {
     clq_word word;
     memcpy(&word, (const char *)params + clq_param_table[param].offset, sizeof word);
@@ -30,16 +30,16 @@ static inline clq_word clq_param_word(const clq_step_params *params, clq_param p
 
 typedef struct clq_argument {
     clq_argument_kind kind;
-    clq_value value;      /* VALUE; NO_VALUE for the placeholder */
-    size_t offset, bytes; /* VALUE: the part of it; LOCAL: bytes */
+    clq_value value;      /* VALUE: which; NO_VALUE for the placeholder */
+    size_t offset, bytes; /* VALUE: the range of it; LOCAL: bytes alone */
     clq_access access;    /* VALUE */
     clq_param param;
-    clq_word word; /* INT, FLOAT; PARAM: what the kernel was last given */
+    clq_word word; /* INT, FLOAT: the number; PARAM: what the kernel was last given */
 } clq_argument;
 
 typedef struct clq_launch {
-    const char *scope, *label, *file, *function, *options; /* file and options NULL for a call */
-    const char *text;                                      /* the source, where `file` only names it; borrowed */
+    const char *scope, *label, *file, *function, *options; /* file and options are NULL for a call */
+    const char *text; /* the source if `file` only names it, borrowed; otherwise NULL */
     size_t first_argument, argument_count;
     uint32_t dims;
     size_t global[3], local[3]; /* global for a full batch */
@@ -49,9 +49,9 @@ typedef struct clq_launch {
     double flops, bytes; /* for a full batch */
     clq_call call;
     void *context;
-    clq_kernel *kernel;    /* once bound; NULL for a call, and where it is fused: */
-    struct clq_fused *run; /* with these */
-    clq_buffer **buffers;  /* once bound: a call's values */
+    clq_kernel *kernel;    /* once bound; NULL for a call or a fused launch */
+    struct clq_fused *run; /* the fused run that the launch is in; or NULL */
+    clq_buffer **buffers;  /* once bound: of a call's values; NULL for a kernel */
     bool has_params;
 } clq_launch;
 
@@ -92,26 +92,26 @@ struct clq_list {
     size_t choice_count, choice_capacity;
     clq_argument *arguments; /* of all launches, one after the other */
     size_t argument_count, argument_capacity;
-    size_t pending; /* arguments at the end that wait for clq_launch_call */
+    size_t pending; /* values at the end of `arguments` that wait for clq_launch_call */
     clq_step_params params;
     clq_list_view *views;
     size_t view_count, view_capacity;
     size_t zero_bytes;       /* of the placeholder */
-    clq_buffer *placeholder; /* zeros: what NO_VALUE stands for */
+    clq_buffer *placeholder; /* zeros: the buffer of NO_VALUE; NULL until it is needed */
     bool fuses;              /* binding fuses launches where it can */
-    struct clq_fused **runs; /* once bound: of fused launches, in order */
+    struct clq_fused **runs; /* once bound: the runs of fused launches, in order */
     size_t run_count, run_capacity;
 };
 
-/* Room for one more element; an array keeps its place on failure, which is latched. */
+/* Makes room for one more element. On failure the array stays as it is, and the list keeps the failure. */
 #define CLQ_LIST_GROW(list, array, count, capacity)                                                                    \
     clq_list_grow((list), (void **)&(list)->array, (list)->count, &(list)->capacity, sizeof *(list)->array)
 bool clq_list_grow(clq_list *list, void **array, size_t count, size_t *capacity, size_t size);
-/* The memory that NO_VALUE stands for, made when it is first asked for. */
+/* The buffer that stands for NO_VALUE, made when it is first asked for. */
 clq_status clq_list_placeholder(clq_list *list, clq_buffer **out);
 /* Undoes clq_list_bind. */
 void clq_list_unbind(clq_list *list);
-/* The size in dimension `batch_dim` for this many examples. */
+/* The global size in dimension `batch_dim` for this many examples. */
 size_t clq_launch_batch_size(const clq_launch *launch, size_t count);
 
 #endif

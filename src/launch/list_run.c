@@ -7,7 +7,7 @@
 enum { PLACEHOLDER_BYTES = 64 };
 
 void clq_list_place(clq_list *list, clq_value value, clq_buffer *buffer, size_t offset) {
-    if (value == CLQ_NO_VALUE || value > list->value_count) return; /* its adding has latched the reason */
+    if (value == CLQ_NO_VALUE || value > list->value_count) return; /* adding the value has latched the reason */
     clq_value_slot *slot = &list->values[value - 1];
     size_t bytes = clq_buffer_bytes(buffer), align = clq_device_view_align(list->device);
     if (list->bound) {
@@ -49,7 +49,7 @@ clq_status clq_list_placeholder(clq_list *list, clq_buffer **out) {
     return CLQ_OK;
 }
 
-/* The memory of an argument: the placed buffer where it is all of it, else a view, made once per range. */
+/* The buffer of an argument: the placed buffer if the argument is all of it. Otherwise a view, made once per range. */
 static clq_status argument_buffer(clq_list *list, const clq_argument *argument, clq_buffer **out) {
     if (argument->value == CLQ_NO_VALUE) return clq_list_placeholder(list, out);
     const clq_value_slot *slot = &list->values[argument->value - 1];
@@ -120,16 +120,16 @@ static clq_status bind_kernel(clq_list *list, clq_launch *launch, const clq_prog
     return CLQ_OK;
 }
 
-/* Whether it has a kernel of its own. */
+/* Whether the launch has a kernel of its own: it is neither a call nor fused. */
 static bool has_kernel(const clq_launch *launch) { return launch->file && !launch->run; }
 
-/* The programs of the launches that have kernels of their own: each has the kernels of all of them that have its source
- * and options. */
+/* The programs of the launches that have kernels of their own. Launches with the same source and options share a
+ * program, which has the kernels of these launches. */
 typedef struct programs {
     clq_program_wish *wishes;
     size_t count;
-    clq_text *kernels; /* of each */
-    size_t *of;        /* of each launch */
+    clq_text *kernels; /* of each program: the names of its kernels, with blanks between */
+    size_t *of;        /* of each launch: the index of its program */
 } programs;
 
 static void programs_free(programs *p) {
@@ -171,13 +171,13 @@ static clq_status programs_of(const clq_list *list, programs *out) {
         programs_free(&p);
         return CLQ_ERROR_MEMORY;
     }
-    /* Who wrote a source of their own did not write it for kernels to be left out of it. */
+    /* A caller's own source is compiled with all its kernels: it was not written for some to be left out. */
     for (size_t k = 0; k < p.count; k++) p.wishes[k].kernels = p.wishes[k].text ? "" : p.kernels[k].data;
     *out = p;
     return CLQ_OK;
 }
 
-/* Names the launch whose program could not be made. */
+/* A failure names the launch whose program could not be made. */
 static clq_status load_programs(const clq_list *list, const programs *p) {
     size_t failed;
     clq_status status = clq_device_load_programs(list->device, p->wishes, p->count, &failed);
@@ -206,7 +206,7 @@ static clq_status bind_others(clq_list *list) {
     return status;
 }
 
-/* Of two launches at least: one alone has a kernel as any other. */
+/* Fuses runs of at least two launches. A launch alone keeps a kernel of its own. */
 static clq_status fuse_runs(clq_list *list) {
     for (size_t first = 0, end; first < list->launch_count; first = CLQ_MAX(end, first + 1)) {
         end = clq_fused_end(list, first);
@@ -264,7 +264,7 @@ clq_status clq_list_replace(clq_list *list, clq_value value, clq_buffer *buffer)
     return CLQ_OK;
 }
 
-/* Sets a launch's arguments that lie in either buffer anew. */
+/* Sets anew the arguments of a launch that lie in either buffer. */
 static clq_status rebind(clq_list *list, clq_launch *launch, const clq_buffer *a, const clq_buffer *b) {
     for (size_t i = 0; i < launch->argument_count; i++) {
         const clq_argument *argument = &list->arguments[launch->first_argument + i];
@@ -331,7 +331,7 @@ static clq_status run_launch(clq_list *list, clq_launch *launch, clq_queue *queu
                                   order);
 }
 
-/* Launches [first, end): one, or a part of a run. */
+/* Runs launches [first, end): a single launch, or launches of one fused run. */
 static clq_status run_command(clq_list *list, clq_queue *queue, size_t first, size_t end, const clq_order *order) {
     clq_launch *launch = &list->launches[first];
     if (launch->run) return clq_fused_run(launch->run, queue, first, end, order);
@@ -339,13 +339,14 @@ static clq_status run_command(clq_list *list, clq_queue *queue, size_t first, si
     return status == CLQ_OK ? CLQ_OK : clq_fail_within(status, "%s, %s", launch->scope, launch->label);
 }
 
-/* Whether it is one command. How many a library's call makes is not known; a kernel with no work is none. */
+/* Whether the launch is exactly one command. Without work it is no command, and a library's call may be any number. */
 static bool is_one_command(const clq_launch *launch, uint32_t count) {
     if (launch->run) return true;
     return !launch->call && (launch->batch_dim < 0 || clq_launch_batch_size(launch, count) > 0);
 }
 
-/* A command that has all of the order but what another one has: `after` is the first one's, `done` the last one's. */
+/* Runs launches [first, end) with an order. If they may not be one command, the queue waits for the order's events
+ * first, and a marker behind them is the order's `done` event. */
 static clq_status run_in_order(clq_list *list, clq_queue *queue, size_t first, size_t end, const clq_order *order) {
     if (is_one_command(&list->launches[first], list->params.count)) return run_command(list, queue, first, end, order);
     for (unsigned i = 0; i < CLQ_AFTER_MAX; i++)

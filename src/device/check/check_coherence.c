@@ -1,9 +1,10 @@
-/* Whether the host's pointer into a device's memory shows what kernels wrote, and kernels what the host wrote, with
- * nothing but the end of a command between: inputs and all-reduces rely on that where a device says that its memory is
- * the host's. Drivers say so of processors' GPUs whose caches may not be coherent with the host's. */
+/* Tests whether the host sees what kernels wrote, and kernels see what the host wrote, through the host's pointer into
+ * a device's memory and with nothing but the end of a command between. Inputs and all-reduces rely on that if a device
+ * says that its memory is the host's. Drivers say so even of integrated GPUs whose caches may not be coherent with the
+ * host's. */
 #include "device/check/checks.h"
 
-/* A cache line has 16 words. Lines of the four kinds alternate, so that whatever is moved as a unit, a pair of lines or
+/* A cache line has 16 words. Lines of four kinds alternate. So whatever is moved as a unit, such as a pair of lines or
  * a page, holds words of the host and of the kernel. */
 enum { LINE = 16, LINES = 256, WORDS = LINE * LINES, ROUNDS = 8 };
 
@@ -32,7 +33,7 @@ static void put(volatile uint32_t *words, line_kind kind, uint32_t round) {
         if (kind_of(i) == kind) words[i] = kind == NOTE ? note(i, round) : question(i, round);
 }
 
-/* The notes are written while the kernel may run, as the next batch is while a step does. */
+/* The host writes the notes while the kernel may run, as it writes the next batch while a step runs. */
 static clq_status run_round(clq_queue *queue, clq_kernel *kernel, volatile uint32_t *words, uint32_t round,
                             clq_verdict *out) {
     static const char *const writers[] = {"it", "a kernel", "it", "a kernel"};
@@ -50,7 +51,7 @@ static clq_status run_round(clq_queue *queue, clq_kernel *kernel, volatile uint3
     return CLQ_OK;
 }
 
-/* In a part of a buffer, as most of what kernels are given is. */
+/* Tests a view of a buffer, since most of what kernels are given are views. */
 clq_status clq_check_coherence(clq_queue *queue, clq_verdict *out) {
     clq_device *device = clq_queue_device(queue);
     const size_t align = clq_device_view_align(device), bytes = WORDS * sizeof(uint32_t);

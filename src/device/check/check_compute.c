@@ -5,7 +5,7 @@
 
 enum { ITEMS = 512, FLOAT_RESULTS = 8, RESULTS = FLOAT_RESULTS + 1 };
 
-/* A kernel of selftest.cl with an output buffer, and with an input buffer where that has bytes. */
+/* A kernel of selftest.cl with an output buffer, and with an input buffer if it takes input. */
 typedef struct trial {
     clq_queue *queue;
     clq_kernel *kernel;
@@ -13,8 +13,8 @@ typedef struct trial {
     clq_status status; /* the first failure */
 } trial;
 
-/* Kernels that a device is tested with when it is opened first: no more than it needs, since keeping a program makes
- * drivers compile all of it. */
+/* The kernels of the start-up test. Their program has no others, since drivers compile all of a program when it is
+ * kept. */
 #define AT_START "arithmetic long_loop group_sum answer_lines"
 
 clq_status clq_check_kernel(clq_device *device, const char *function, clq_kernel **out) {
@@ -40,7 +40,7 @@ done:
     return t;
 }
 
-/* Closes the trial. */
+/* Runs the kernel, reads its output and closes the trial. */
 static clq_status trial_run(trial *t, size_t global, const size_t *local, void *out, size_t out_bytes) {
     if (t->status == CLQ_OK) t->status = clq_queue_launch(t->queue, t->kernel, 1, &global, local);
     if (t->status == CLQ_OK) t->status = clq_queue_finish(t->queue);
@@ -61,7 +61,7 @@ static uint32_t integers_answer(uint32_t i) {
     return mixed ^ (uint32_t)(((uint64_t)a * b + i) >> 21);
 }
 
-/* What may differ from device to device by rounding, differs by at most `slack` of its last place. */
+/* slack[k] is by how much result k may differ from device to device, because of rounding. */
 static void floats_answer(double x, int answer[FLOAT_RESULTS], int slack[FLOAT_RESULTS]) {
     const double values[FLOAT_RESULTS] = {x,
                                           rint(x * x * 3.0 / (x + 1.0) * 16.0),

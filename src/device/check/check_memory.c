@@ -32,7 +32,7 @@ static clq_status with_pair(clq_queue *queue, clq_status (*check)(clq_queue *que
     if (status == CLQ_OK)
         status = clq_buffer_create(device, CLQ_MEMORY_PINNED, 2 * BYTES, "a known-answer test", &p.staging);
     if (status == CLQ_OK) status = check(queue, &p, out);
-    (void)clq_queue_finish(queue); /* after a failure commands may be under way that use the host's memory */
+    (void)clq_queue_finish(queue); /* after a failure, commands that use the host's memory may be under way */
     clq_buffer_destroy(p.device);
     clq_buffer_destroy(p.staging);
     clq_free(p.host);
@@ -40,7 +40,7 @@ static clq_status with_pair(clq_queue *queue, clq_status (*check)(clq_queue *que
 }
 
 static clq_status copy(clq_queue *queue, pair *p, clq_verdict *out) {
-    /* Host to device, device to device within a buffer, device to host, all off their alignment. */
+    /* Host to device, device to device within a buffer, device to host, all at offsets that are not aligned. */
     fill_pattern(p->host, 1);
     CLQ_TRY(clq_queue_write(queue, p->device, SHIFT_B, p->host, BYTES, true));
     CLQ_TRY(clq_queue_copy(queue, p->device, SHIFT_B, p->device, BYTES + SHIFT_A, BYTES));
@@ -48,8 +48,8 @@ static clq_status copy(clq_queue *queue, pair *p, clq_verdict *out) {
     CLQ_TRY(clq_queue_read(queue, p->device, BYTES + SHIFT_A, p->host, BYTES, true));
     check_pattern(p->host, 1, "host to device to host", out);
     if (!out->ok) return CLQ_OK;
-    /* The way of staged transfers: written by the host into pinned memory, to the device, and back to other pinned
-     * memory. */
+    /* The way of staged transfers: the host writes into pinned memory, which goes to the device and back to other
+     * pinned memory. */
     unsigned char *slots = clq_buffer_host(p->staging);
     fill_pattern(slots, 2);
     CLQ_TRY(clq_queue_write(queue, p->device, SHIFT_A, slots, BYTES, false));
@@ -81,7 +81,7 @@ static clq_status fill_and_read(clq_queue *queue, pair *p, clq_verdict *out) {
 
 clq_status clq_check_fills(clq_queue *queue, clq_verdict *out) { return with_pair(queue, fill_and_read, out); }
 
-/* Runs a kernel of selftest.cl on a buffer and the numbers behind it. */
+/* Runs a kernel of selftest.cl. Its arguments are the buffer and then the numbers. */
 static clq_status run_on(clq_queue *queue, clq_buffer *buffer, const char *function, const uint32_t *numbers,
                          uint32_t count, size_t items) {
     clq_kernel *kernel = NULL;
@@ -95,8 +95,8 @@ static clq_status run_on(clq_queue *queue, clq_buffer *buffer, const char *funct
     return status;
 }
 
-/* A kernel sees its range of a buffer, and nothing else of it changes. The view is four lines of zeros; of zero the
- * answer is the round's number, which is then in the second line and the fourth. */
+/* Tests that a kernel sees the range of its view, and that nothing else of the buffer changes. The view is four lines
+ * of zeros. The answer to a zero is the round's number, which is then in the second line and the fourth. */
 static clq_status offsets(clq_queue *queue, clq_buffer *whole, uint32_t *words, clq_verdict *out) {
     enum { ROUND = 7 };
     size_t align = clq_device_view_align(clq_queue_device(queue)), all = clq_buffer_bytes(whole) / sizeof *words;
@@ -131,7 +131,7 @@ static clq_status mapped_pointer(clq_queue *queue, clq_buffer *buffer, clq_verdi
     return clq_queue_finish(queue);
 }
 
-/* Small and large: drivers lay them out in different ways. */
+/* Tests small and large buffers: drivers lay them out in different ways. */
 clq_status clq_check_offsets(clq_queue *queue, clq_verdict *out) {
     clq_device *device = clq_queue_device(queue);
     const size_t align = clq_device_view_align(device),
@@ -163,7 +163,7 @@ clq_status clq_check_host_memory(clq_queue *queue, clq_verdict *out) {
     if (!clq_device_get_info(device)->fine_grain_svm) return check_mapped(queue, out);
     CLQ_TRY(clq_check_coherence(queue, out));
     if (out->ok) return CLQ_OK;
-    out->ok = true; /* usable, but not so */
+    out->ok = true; /* the device is usable, but not as one that shares the host's memory */
     clq_device_distrust_host_memory(device, out->detail);
     return check_mapped(queue, out);
 }

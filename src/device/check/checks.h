@@ -1,5 +1,5 @@
-/* The known-answer checks: each runs on a queue of its device and tells in *ok and `detail` what came out. A status is
- * a call that failed. */
+/* The known-answer checks. Each check runs on a queue of the device that it tests. If the device gives a wrong answer,
+ * the check sets out->ok to false and tells why in out->detail. The status only tells whether a call failed. */
 #ifndef CLQ_DEVICE_CHECKS_H
 #define CLQ_DEVICE_CHECKS_H
 
@@ -16,17 +16,18 @@ clq_status clq_check_vectors(clq_queue *queue, clq_verdict *out);
 clq_status clq_check_long_loop(clq_queue *queue, clq_verdict *out);
 clq_status clq_check_barrier(clq_queue *queue, clq_verdict *out);
 clq_status clq_check_random(clq_queue *queue, clq_verdict *out);
-/* check_memory.c. The last makes a device whose host memory is not coherent one with memory of its own. */
+/* check_memory.c. If a device's host memory is not coherent, clq_check_host_memory turns the device into one with
+ * memory of its own. */
 clq_status clq_check_copies(clq_queue *queue, clq_verdict *out);
 clq_status clq_check_fills(clq_queue *queue, clq_verdict *out);
 clq_status clq_check_offsets(clq_queue *queue, clq_verdict *out);
 clq_status clq_check_host_memory(clq_queue *queue, clq_verdict *out);
 
-/* check_coherence.c: for devices whose buffers the host sees */
+/* check_coherence.c: for devices whose buffers the host sees (clq_buffer_host) */
 clq_status clq_check_coherence(clq_queue *queue, clq_verdict *out);
 
-/* A kernel of selftest.cl; those that every device is tested with when it is opened first are a program of their own.
- */
+/* Makes a kernel of selftest.cl. The kernels of the start-up test, which every device gets when it is opened first, are
+ * a program of their own. */
 clq_status clq_check_kernel(clq_device *device, const char *function, clq_kernel **out);
 void clq_verdict_wrong(clq_verdict *verdict, const char *format, ...) CLQ_PRINTF(2, 3);
 

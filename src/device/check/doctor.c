@@ -26,7 +26,8 @@ void clq_verdict_wrong(clq_verdict *verdict, const char *format, ...) {
     verdict->ok = false;
 }
 
-/* A call that fails on the device is the check's result; only the host's own troubles are a status. */
+/* If a call fails on the device, the check has failed. Only failures of the host itself (memory, system) are returned
+ * as a status. */
 static clq_status run_check(clq_device *device, clq_status (*check)(clq_queue *queue, clq_verdict *out),
                             clq_verdict *out) {
     *out = (clq_verdict){.ok = true, .detail = ""};

@@ -80,7 +80,7 @@ clq_status clq_load_enqueue(clq_load *load, int rounds) {
     return CLQ_OK;
 }
 
-/* x = x / 2 + 1 / 2 goes to 1 from anywhere, so the results are known. */
+/* Repeating x = x / 2 + 1 / 2 leads to 1 from any x, so the results are known. */
 clq_status clq_load_check(clq_load *load, bool *ok) {
     float sums[2], want = (float)(load->work / (double)load->items / 2);
     CLQ_TRY(clq_queue_read(load->queue, load->buffer, 0, &sums[0], sizeof(float), true));

@@ -1,10 +1,10 @@
-/* The rate at which a device multiplies and adds at best. */
+/* The highest rate at which a device multiplies and adds. */
 #include "device/device.h"
 
 #include <math.h>
 
 enum { PEAK_LAUNCHES = 5 };
-static const double peak_s = 5e-3; /* of a launch at least */
+static const double peak_s = 5e-3; /* a measured launch takes at least this long */
 
 static clq_status time_rounds(clq_queue *queue, clq_load *load, int rounds, double *out) {
     double start = clq_now();

@@ -26,7 +26,7 @@ static clq_status reserve(clq_device *device, const char *what, size_t bytes) {
     return CLQ_OK;
 }
 
-/* ---- two ways to memory ---- */
+/* ---- two ways to get memory ---- */
 
 static clq_status created(clq_buffer *buffer, const char *what, cl_int error) {
     if (error == CL_SUCCESS) return CLQ_OK;
@@ -35,9 +35,10 @@ static clq_status created(clq_buffer *buffer, const char *what, cl_int error) {
     return clq_cl_fail(buffer->device, error, "making the buffer of %s", what);
 }
 
-/* Shared memory belongs to the buffer over it, which may outlive clq_buffer_destroy: commands under way hold it. */
+/* Shared memory is freed with the memory object over it, which may outlive clq_buffer_destroy while commands under way
+ * hold it. */
 typedef struct shared_block {
-    cl_context context; /* held */
+    cl_context context; /* retained */
     void *memory;
 } shared_block;
 
@@ -49,8 +50,8 @@ static void CL_CALLBACK free_shared(cl_mem handle, void *context) {
     clq_free(block);
 }
 
-/* Memory of host and device alike. As a cl_mem over it, kernels take it like any other buffer. The buffer begins where
- * the block does: where it does not, Intel's runtime (2026.2) lays views of it as if it did. */
+/* Allocates memory that host and device share, and a cl_mem over it, so that kernels take it like any other buffer. The
+ * buffer must begin where the block does: otherwise Intel's runtime (2026.2) lays views of the buffer as if it did. */
 static clq_status create_shared(clq_buffer *buffer, const char *what) {
     cl_context context = buffer->device->context;
     shared_block *block = clq_alloc(1, sizeof *block);
@@ -79,7 +80,7 @@ static clq_status create_shared(clq_buffer *buffer, const char *what) {
 
 /* A queue of the device for this file's own use; hold device->lock while using it. */
 static clq_status service_queue(clq_device *device, cl_command_queue *out) {
-    CLQ_TRY(clq_device_alive(device)); /* it may have been lost while the lock was waited for */
+    CLQ_TRY(clq_device_alive(device)); /* the device may have been lost while this thread waited for the lock */
     cl_int error = CL_SUCCESS;
     if (!device->service) device->service = clCreateCommandQueue(device->context, device->id, 0, &error);
     if (!device->service) return clq_cl_fail(device, error, "making a queue");
@@ -87,7 +88,7 @@ static clq_status service_queue(clq_device *device, cl_command_queue *out) {
     return CLQ_OK;
 }
 
-/* Memory of the driver's choice, mapped where it is pinned. */
+/* Allocates memory of the driver's choice, and maps it if it is pinned. */
 static clq_status create_plain(clq_buffer *buffer, bool pinned, const char *what) {
     clq_device *device = buffer->device;
     const cl_mem_flags flags = pinned ? CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR : CL_MEM_READ_WRITE;
@@ -123,7 +124,8 @@ clq_status clq_buffer_create(clq_device *device, clq_memory_kind kind, size_t by
     buffer->device = device;
     buffer->bytes = bytes;
     clq_status status;
-    /* Staging memory of a device with memory of its own lies in the host, outside the device's budget. */
+    /* The device's budget does not count staging memory of a device that has memory of its own: it lies in the host's
+     * memory. */
     if (kind == CLQ_MEMORY_DEVICE || device->info.host_unified) {
         CLQ_TRY_OR(fail, status, reserve(device, what, bytes));
         buffer->counted = bytes;
@@ -139,7 +141,7 @@ fail:
     return status;
 }
 
-/* A buffer of a memory object, which it takes over, whatever this returns. */
+/* Makes a buffer of a memory object and takes the object over: if this fails, the object is released. */
 static clq_status buffer_over(clq_device *device, cl_mem handle, size_t bytes, clq_buffer **out) {
     clq_buffer *buffer = clq_alloc(1, sizeof *buffer);
     if (!buffer) {

@@ -21,7 +21,7 @@ static clq_status create_locks(clq_device *device) {
     return clq_fail_lock("a device", error);
 }
 
-/* What depends on the device alone; the context comes from the caller. */
+/* Makes a device without its context, which the caller sets. */
 static clq_status device_create(cl_platform_id platform, cl_device_id id, const clq_device_info *info,
                                 const char *cache_dir, uint64_t memory_limit, const clq_build_limit *limit,
                                 clq_device **out) {
@@ -64,14 +64,14 @@ static clq_status device_create(cl_platform_id platform, cl_device_id id, const 
     return CLQ_OK;
 }
 
-/* A device without a context. */
+/* Opens the chosen device, without a context. */
 static clq_status open_choice(clq_system *system, clq_device_choice choice, clq_device **out) {
     if (choice.index >= system->count)
         return clq_fail(CLQ_ERROR_NO_DEVICE, "device %u is out of range: the machine has %zu", (unsigned)choice.index,
                         system->count);
     const clq_device_entry *entry = &system->entries[choice.index];
     const clq_build_limit limit = {system->build_deadline_s, " (--build-deadline, build_deadline_s)", &system->stuck};
-    if (atomic_load(limit.stuck)) { /* its driver may not answer */
+    if (atomic_load(limit.stuck)) { /* the device's driver may not answer */
         char label[CLQ_LABEL_MAX];
         clq_entry_label(entry, label, sizeof label);
         return clq_fail_stuck(label, &limit);
@@ -100,7 +100,7 @@ clq_status clq_devices_open_shared(clq_system *system, const clq_device_choice *
     cl_uint distinct = 0;
     clq_status status;
     for (uint32_t i = 0; i < count; i++) {
-        clq_device_close(clq_system_take_tested(system, choices[i].index)); /* in a context of its own */
+        clq_device_close(clq_system_take_tested(system, choices[i].index)); /* it is in a context of its own */
         CLQ_TRY_OR(fail, status, open_choice(system, choices[i], &opened[i]));
         cl_uint k = 0;
         while (k < distinct && ids[k] != opened[i]->id) k++;
@@ -149,7 +149,7 @@ clq_status clq_device_wrap(cl_context context, cl_device_id id, const clq_build_
     clq_describe_device(platform, id, &info);
     char *cache_dir = NULL;
     clq_status status = clq_cache_dir(&cache_dir);
-    if (status == CLQ_ERROR_MEMORY) return status; /* else it works without */
+    if (status == CLQ_ERROR_MEMORY) return status; /* after another failure it works without */
     clq_device *device;
     status = device_create(platform, id, &info, cache_dir, 0, limit, &device);
     clq_free(cache_dir);
@@ -160,7 +160,8 @@ clq_status clq_device_wrap(cl_context context, cl_device_id id, const clq_build_
         device->context = context;
     else
         status = clq_cl_fail(device, error, "retaining the context");
-    /* A processor's own memory need not be tested: collectives on it would have to wait for a compiler. */
+    /* A CPU device's memory is the host's and need not be tested: collectives on the device would have to wait for a
+     * compiler. */
     if (status == CLQ_OK && info.fine_grain_svm && info.type != CLQ_DEVICE_CPU)
         status = clq_device_test_host_memory(device);
     if (status != CLQ_OK) {
@@ -174,7 +175,7 @@ clq_status clq_device_wrap(cl_context context, cl_device_id id, const clq_build_
 
 void clq_device_close(clq_device *device) {
     if (!device) return;
-    clq_error callers; /* what it gives the device up for, if anything failed */
+    clq_error callers; /* the calling thread's message, which stays */
     clq_error_take(CLQ_ERROR_DEVICE, &callers);
     clq_twin_leave(device);
     clq_programs_close(device);

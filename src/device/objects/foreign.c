@@ -1,4 +1,4 @@
-/* Events that cross borders: between ranks of comm, and between the library and its callers. */
+/* Events that are handed from one rank of comm to another, or between the library and its callers. */
 #include "device/internal.h"
 
 cl_event clq_event_give(const clq_event *event) {
@@ -20,24 +20,25 @@ bool clq_event_is_over(const clq_event *event) {
 
 /* ---- waiting with a limit ---- */
 
-/* How long to look again and again before going to sleep. A sleep costs a callback and 50 us or more until the thread
- * runs again, so events of GPUs are polled for about as long as an exchange takes. A CPU device needs the core for the
- * command itself: its events are polled for about as long as a short command takes. */
+/* How long a wait looks at the event again and again before it sleeps. A sleep costs a callback, and 50 us or more
+ * until the thread runs again. So events of GPUs are polled for about as long as an exchange takes. A CPU device needs
+ * the core for the command itself, so its events are polled only for about as long as a short command takes. */
 static const double look_s = 200e-6, look_at_cpu_s = 20e-6;
-/* From one look to the next passes this part of the time waited so far, so a wait of 200 us takes some 40 looks and
- * ends at most an eighth late. */
+/* The pause between two looks is this part of the time waited so far. So a wait of 200 us takes some 40 looks, and ends
+ * later than the command by at most an eighth of the wait. */
 static const double pause_part = 0.125, least_pause_s = 0.5e-6;
-/* The deadline and *cancel are looked at this often (and at least every CLQ_RUNNING_LOOK_S). */
+/* A wait that sleeps looks at the deadline and at *cancel this often (and at least every CLQ_RUNNING_LOOK_S). */
 static const double nap_s = 20e-3;
-/* Of an event that nobody calls back for. */
+/* The same for an event for which the driver does not call back. */
 static const double short_nap_s = 1e-3;
 
-/* PoCL 3.1 forgets the callbacks of a host's event that is set negative: what they hold would never be let go of. */
+/* Whether the driver calls back for the event. PoCL 3.1 forgets the callbacks of a host's event that is set to a
+ * failure: what they hold would never be released. */
 static bool calls_back(const clq_event *event) {
     return !clq_device_has_quirk(event->device, CLQ_QUIRK_FORGETS_CALLBACKS) || !clq_event_is_hosts(event);
 }
 
-/* Shared by who waits and the driver's callback, which may come long after the wait was given up. */
+/* Shared by the waiting thread and the driver's callback, which may come long after the wait was given up. */
 typedef struct waiter {
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -66,7 +67,7 @@ static clq_status waiter_create(waiter **out) {
 
 static void CL_CALLBACK on_complete(cl_event event, cl_int status, void *context) {
     (void)event;
-    (void)status; /* looked at by who waits */
+    (void)status; /* the waiting thread asks for it */
     waiter *w = context;
     pthread_mutex_lock(&w->lock);
     w->fired = true;
@@ -82,11 +83,11 @@ static void waiter_nap(waiter *w, double until, double longest_s) {
     pthread_mutex_unlock(&w->lock);
 }
 
-/* Whether the wait is over, and how. */
+/* Whether the wait is over; *status tells how it ended. */
 static bool look(const clq_event *event, double until, const atomic_bool *cancel, clq_status *status) {
     cl_int state = CL_SUBMITTED;
     cl_int error = clGetEventInfo(event->handle, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL);
-    if (error != CL_SUCCESS) /* and not to be waited for without a limit */
+    if (error != CL_SUCCESS) /* a failure, so that nobody waits for the event without a limit */
         *status = clq_cl_fail_running(event->device, error, "asking for an event's state");
     else if (state <= CL_COMPLETE)
         *status = CLQ_OK;
@@ -99,7 +100,7 @@ static bool look(const clq_event *event, double until, const atomic_bool *cancel
     return true;
 }
 
-/* The driver hands over the commands up to the event, if its queue may hold them back. */
+/* Makes the driver hand over the commands up to the event, if its queue may hold them back. */
 static void flush_queue_of(const clq_event *event) {
     cl_command_queue queue = NULL; /* of a user event: none */
     clGetEventInfo(event->handle, CL_EVENT_COMMAND_QUEUE, sizeof queue, &queue, NULL);
@@ -114,7 +115,7 @@ static void pass_time(double until) {
     }
 }
 
-/* Whether the wait was over before it was time to sleep. */
+/* Looks at the event until it is time to sleep. Returns whether the wait is over. */
 static bool look_often(const clq_event *event, double until, const atomic_bool *cancel, clq_status *status) {
     const bool cpu = event->device->info.type == CLQ_DEVICE_CPU;
     const double begun = clq_now(), sleep_at = begun + (cpu ? look_at_cpu_s : look_s);
@@ -147,5 +148,5 @@ static clq_status wait_with_limits(const clq_event *event, bool called, double u
 clq_status clq_event_wait_until(clq_event *event, double until, const atomic_bool *cancel) {
     CLQ_TRY(clq_device_alive(event->device));
     CLQ_TRY(wait_with_limits(event, calls_back(event), until, cancel));
-    return clq_event_wait(event); /* at once; it knows how to tell of a failure */
+    return clq_event_wait(event); /* returns at once, and tells of a failure */
 }

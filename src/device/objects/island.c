@@ -1,4 +1,4 @@
-/* Several devices in one context, after a test that copies between each pair arrive. */
+/* Opens several devices in one context, and tests that copies between each pair arrive. */
 #include "device/internal.h"
 
 #include <stdio.h>
@@ -10,7 +10,7 @@ static uint32_t probe_word(uint32_t seed, uint32_t i) { return (i * 2654435761u)
 
 typedef struct peer {
     clq_queue *queue;
-    clq_buffer *buffer, *words; /* words: pinned, what is written and what was read back */
+    clq_buffer *buffer, *words; /* words: pinned memory for what is written and what is read back */
 } peer;
 
 static void peer_close(peer *p) {
@@ -28,7 +28,8 @@ static clq_status peer_open(clq_device *device, peer *out) {
                              &out->words);
 }
 
-/* Written on one device, copied by the other device's queue after an event of the first, read back there. */
+/* Writes words on one device. The other device's queue waits for an event of that write, copies the words, and reads
+ * them back. */
 static clq_status test_copy(peer *from, peer *to, uint32_t seed) {
     const size_t bytes = PROBE_WORDS * sizeof(uint32_t);
     uint32_t *words = clq_buffer_host(from->words);
@@ -95,7 +96,7 @@ clq_status clq_island_open(clq_system *system, const clq_device_choice *choices,
     return status;
 }
 
-/* ---- those of a selection ---- */
+/* ---- devices of a selection ---- */
 
 clq_status clq_devices_check(const clq_devices *devices) {
     CLQ_TRY(CLQ_RESERVE_CHECK(clq_devices, devices));
@@ -122,8 +123,8 @@ static const clq_device_info *info_of(const clq_devices *devices, uint32_t i) {
     return clq_system_device_info(devices->system, devices->items[i].index);
 }
 
-/* Opens `first` and the later devices of its platform in one context, if they are two at least and the driver's copies
- * between them can be trusted. A device stands in a context once: a second replica of it has its own. */
+/* Opens `first` and the later devices of its platform in one context, if there are at least two and the driver's copies
+ * between them can be trusted. A device stands in a context once: a second replica on it gets a context of its own. */
 static clq_status open_island(const clq_devices *devices, uint32_t first, clq_device **out,
                               char (*reasons)[CLQ_REASON_MAX]) {
     clq_device_choice choices[CLQ_REPLICAS_MAX];

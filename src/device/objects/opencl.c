@@ -104,7 +104,7 @@ clq_status clq_fail_on(clq_status status, const clq_device *device, const char *
     return clq_fail_within(status, "%s, on %s", who, device->label);
 }
 
-/* A lost device shows itself by these once its commands run; calls after that may hang. */
+/* Errors of running commands by which a lost device shows itself. Later calls on the device may hang. */
 static bool means_lost(cl_int error) {
     return error == CL_OUT_OF_RESOURCES || error == CL_DEVICE_NOT_AVAILABLE || error == CL_INVALID_COMMAND_QUEUE ||
            error == CONTEXT_TERMINATED || error == FAILED_KERNEL_NV;

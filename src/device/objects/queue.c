@@ -78,8 +78,9 @@ clq_status clq_event_check(clq_device *device, cl_event event, const char *what)
     return CLQ_OK;
 }
 
-/* Drivers return success from clFinish after a command failed. A marker behind it carries the failure, where the
- * command failed after the marker came; where it failed before, the mark of what the queue waited for does. */
+/* Drivers return success from clFinish even after a command failed. If the command fails after the marker was enqueued,
+ * the marker carries the failure. If it failed earlier, the marker of what the queue waited for (last_wait) carries
+ * it. */
 clq_status clq_queue_finish(clq_queue *queue) {
     clq_device *device = queue->device;
     CLQ_TRY(clq_device_alive(device));
@@ -88,7 +89,7 @@ clq_status clq_queue_finish(clq_queue *queue) {
     cl_int error = clEnqueueMarkerWithWaitList(queue->handle, 0, NULL, &marker);
     if (error != CL_SUCCESS) status = clq_cl_fail_running(device, error, "enqueueing a marker");
     if (clq_device_lost(device)) return status;
-    error = clFinish(queue->handle); /* in any case: the caller gives memory back after this */
+    error = clFinish(queue->handle); /* after a failure, too: the caller gives memory back after this */
     if (error != CL_SUCCESS) return clq_cl_fail_lost(device, error, "waiting for the queue");
     if (marker && status == CLQ_OK) status = clq_event_check(device, marker, "a command of the queue");
     if (status == CLQ_OK && queue->last_wait)
@@ -111,14 +112,14 @@ void clq_queue_settle(clq_queue *queue, double until) {
     const clq_status status = clq_event_wait_until(mark, until, NULL);
     if (status == CLQ_ERROR_TIMEOUT)
         (void)clq_cl_fail_lost(queue->device, CL_DEVICE_NOT_AVAILABLE, "its commands do not end");
-    else if (status != CLQ_OK) /* out of memory; or a command failed, and others that it did not wait for may go on */
+    else if (status != CLQ_OK) /* out of memory; or a command failed, and others may go on */
         (void)clq_queue_finish(queue);
     clq_event_destroy(mark);
 }
 
 /* ---- events ---- */
 
-/* Takes the handle over, whatever it returns. */
+/* Takes the handle over: if this fails, the handle is released. */
 static clq_status event_create(clq_device *device, cl_event handle, bool wrapped, clq_event **out) {
     clq_event *event = clq_alloc(1, sizeof *event);
     if (!event) {
@@ -130,7 +131,7 @@ static clq_status event_create(clq_device *device, cl_event handle, bool wrapped
     return CLQ_OK;
 }
 
-/* The same in the place of *event, unless that is NULL. */
+/* The same, but in the place of *event unless *event is NULL. */
 static clq_status event_replace(clq_device *device, cl_event handle, clq_event **event) {
     if (!*event) return event_create(device, handle, false, event);
     (void)clReleaseEvent((*event)->handle);
@@ -183,7 +184,8 @@ clq_status clq_event_create(clq_device *device, clq_event **out) {
     return event_create(device, handle, false, out);
 }
 
-/* Of a lost device too: it is the host's word alone, and those who wait for it are to hear of the loss. */
+/* Also completes events of a lost device. This takes the host alone, and those who wait for the event must hear of the
+ * loss. */
 clq_status clq_event_complete(clq_event *event, bool ok) {
     cl_int error = clSetUserEventStatus(event->handle, ok ? CL_COMPLETE : CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
     return error == CL_SUCCESS ? CLQ_OK : clq_cl_fail(event->device, error, "completing an event");
@@ -217,8 +219,8 @@ clq_status clq_event_wait(clq_event *event) {
 clq_status clq_queue_wait(clq_queue *queue, const clq_event *event) {
     CLQ_TRY(clq_device_alive(queue->device));
     queue->waits = true;
-    /* PoCL 3.1 hangs, or runs ahead, where a queue that runs in its caller's thread has to wait for an event that is
-     * not complete. Its commands run in this thread anyway: so this thread waits. */
+    /* If a queue that runs in its caller's thread has to wait for an event that is not complete, PoCL 3.1 hangs or runs
+     * ahead. The queue's commands run in this thread anyway, so this thread waits. */
     if (clq_device_runs_in_caller(queue->device)) {
         cl_int error = clWaitForEvents(1, &event->handle);
         if (error == CL_SUCCESS)
@@ -228,7 +230,7 @@ clq_status clq_queue_wait(clq_queue *queue, const clq_event *event) {
     cl_event marker = NULL;
     cl_int error = clEnqueueMarkerWithWaitList(queue->handle, 1, &event->handle, &marker);
     if (error != CL_SUCCESS) return clq_cl_fail_running(queue->device, error, "making the queue wait");
-    /* Held: PoCL 3.1 aborts the process when a command fails whose event nobody holds. */
+    /* The marker is held, since PoCL 3.1 aborts the process if a command fails whose event nobody holds. */
     if (queue->last_wait) (void)clReleaseEvent(queue->last_wait);
     queue->last_wait = marker;
     return CLQ_OK;

@@ -9,7 +9,7 @@ static uint32_t add(uint32_t sizes, size_t size) {
     return size > 0 && size <= 1u << 15 && (size & (size - 1)) == 0 ? sizes | (uint32_t)size : sizes;
 }
 
-/* Intel's compiler takes a size of its own choice unless it is told one; AMD's has one. */
+/* Intel's compiler takes a size of its own choice unless a kernel asks for one; AMD's compiler has only one size. */
 uint32_t clq_sub_group_sizes(cl_device_id id, bool *wanted) {
     bool intel = clq_cl_has_extension(id, "cl_intel_subgroups"), khr = clq_cl_has_extension(id, "cl_khr_subgroups");
     uint32_t sizes = 0;

@@ -1,5 +1,5 @@
-/* The two calls beyond OpenCL 1.2. The loader exports them always; the driver behind it may not have them, so that
- * they are called only after clq_svm_probe said so. */
+/* The two calls beyond OpenCL 1.2. The loader always exports them, but the driver behind it may not have them. So they
+ * are called only if clq_svm_probe returned true. */
 #undef CL_TARGET_OPENCL_VERSION
 #define CL_TARGET_OPENCL_VERSION 200
 #include <CL/cl.h>

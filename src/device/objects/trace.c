@@ -1,13 +1,13 @@
-/* What a tracing queue records: when each command ran, by the device's clock, and how that clock stands to the host's.
- */
+/* What a tracing queue records: when each command ran by the device's clock, and how that clock relates to the
+ * host's. */
 #include "device/internal.h"
 
 enum { PENDING_MAX = 512, SPANS_MAX = 1 << 18, MARK_TRIES = 5 };
 
-/* A point in both times. */
+/* One moment in the time of both clocks. */
 typedef struct mark {
     cl_ulong device;
-    double host, error; /* host is right within error */
+    double host, error; /* seconds (clq_now); `host` is right within `error` */
 } mark;
 
 typedef struct record {
@@ -33,7 +33,7 @@ void clq_trace_destroy(clq_trace *trace, bool release_events) {
 
 /* ---- the two clocks ---- */
 
-/* The event is complete. */
+/* The event must be complete. */
 static clq_status times_of(const clq_device *device, cl_event event, const char *name, cl_ulong *begin, cl_ulong *end) {
     cl_int error = clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_START, sizeof *begin, begin, NULL);
     if (error == CL_SUCCESS) error = clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof *end, end, NULL);
@@ -46,7 +46,7 @@ static double seconds_between(cl_ulong from, cl_ulong to) {
     return to >= from ? (double)(to - from) * 1e-9 : -(double)(from - to) * 1e-9;
 }
 
-/* A marker on the idle queue runs between two looks at the host's clock. */
+/* Runs a marker on the idle queue between two looks at the host's clock. */
 static clq_status take_mark(clq_queue *queue, mark *out) {
     cl_event event = NULL;
     double before = clq_now();
@@ -83,7 +83,7 @@ clq_status clq_trace_start(clq_queue *queue) {
     return queue->trace ? take_best_mark(queue, &queue->trace->first) : CLQ_ERROR_MEMORY;
 }
 
-/* Between the marks, so that clocks which drift apart agree at both ends. */
+/* The host's time, interpolated between the marks, so that clocks which drift apart agree at both ends. */
 static double host_time(const mark *first, const mark *last, cl_ulong device) {
     double whole = seconds_between(first->device, last->device), since = seconds_between(first->device, device);
     double rate = whole > 0.0 ? (last->host - first->host) / whole : 1.0;
@@ -92,7 +92,8 @@ static double host_time(const mark *first, const mark *last, cl_ulong device) {
 
 /* ---- records ---- */
 
-/* Of all commands before the end-th. The queue is in order: when the last of them has ended, all have. */
+/* Reads the times of all commands before number `end`. The queue is in order: when the last of them has ended, all
+ * have. */
 static clq_status read_times(clq_trace *trace, clq_device *device, size_t end) {
     if (trace->read == end) return CLQ_OK;
     cl_int error = clWaitForEvents(1, &trace->records[end - 1].event);
@@ -126,7 +127,8 @@ clq_status clq_queue_record(clq_queue *queue, const char *kernel, cl_event event
     trace->records = records;
     trace->records[trace->count++] = new;
     if (trace->count >= SPANS_MAX) trace->stopped = true;
-    /* Only half, which has most likely ended: waiting for all would let the device run dry. */
+    /* Waits for half of the pending commands only, which have most likely ended. If it waited for all, the device would
+     * run out of work. */
     if (trace->count - trace->read < PENDING_MAX) return CLQ_OK;
     return read_times(trace, queue->device, trace->read + PENDING_MAX / 2);
 }

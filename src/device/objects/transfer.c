@@ -10,7 +10,7 @@ static clq_status check_range(const clq_queue *queue, const clq_buffer *buffer, 
                     offset, buffer->bytes);
 }
 
-/* A blocking call reports the failure of the commands before it too, with luck. */
+/* A blocking call may also report the failure of a command before it. */
 static clq_status ended(clq_queue *queue, cl_int error, bool blocking, const char *what, size_t bytes) {
     if (error == CL_SUCCESS) return CLQ_OK;
     if (blocking) return clq_cl_fail_running(queue->device, error, "%s %zu bytes", what, bytes);
@@ -27,8 +27,9 @@ static clq_status write_to(clq_queue *queue, clq_buffer *to, size_t offset, cons
                                         enqueue.wait_count, enqueue.waits, enqueue.wanted);
     CLQ_TRY(ended(queue, error, blocking, "writing", bytes));
     CLQ_TRY(clq_enqueue_end(&enqueue, NULL));
-    /* By the standard a blocking write returns once the host's memory may be used again. Intel's CPU runtime copies
-     * that memory first, and the write itself may be still to come: another queue would not find it. */
+    /* By the standard, a blocking write returns once the host's memory may be used again. Intel's CPU runtime copies
+     * that memory first, and may do the write itself later: until then another queue would not find what was written.
+     * So the queue is finished. */
     return blocking ? clq_queue_finish(queue) : CLQ_OK;
 }
 
@@ -59,7 +60,7 @@ clq_status clq_queue_read(clq_queue *queue, const clq_buffer *from, size_t offse
     if (!blocking) return clq_queue_read_after(queue, from, offset, to, bytes, NULL);
     CLQ_TRY(check_range(queue, from, offset, bytes, "reading"));
     if (bytes == 0) return clq_queue_finish(queue);
-    /* After a command failed, a read may return success and old data; its event tells. */
+    /* After a command failed, a read may return success and old data. Its event tells of the failure. */
     cl_event event = NULL;
     cl_int error = clEnqueueReadBuffer(queue->handle, from->handle, CL_TRUE, offset, bytes, to, 0, NULL, &event);
     if (error != CL_SUCCESS) return ended(queue, error, true, "reading", bytes);

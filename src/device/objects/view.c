@@ -1,9 +1,9 @@
 /* Views: ranges of a buffer as buffers of their own.
  *
- * The driver's objects of a buffer's views stay as long as the buffer, and the newest of them ends first. NVIDIA's
- * driver (580) ends the process if, of two sub-buffers that overlap and that kernels have used, the older one is
- * released first; and the lists that views are made for end in any order. Views of one range share an object, so a
- * buffer has no more of them than there are ranges. */
+ * The driver's sub-buffers stay as long as the buffer, and the newest one is released first. The order matters: if two
+ * sub-buffers overlap and kernels have used both, NVIDIA's driver (580) ends the process when the older one is released
+ * first. The lists that views are made for end in any order, so a view does not release its sub-buffer. Views of one
+ * range share a sub-buffer, so a buffer has no more of them than there are ranges. */
 #include "device/internal.h"
 
 struct clq_view {
@@ -12,7 +12,7 @@ struct clq_view {
     size_t offset, bytes;
 };
 
-/* The object of the range, made if there is none. Hold device->lock. */
+/* The sub-buffer of the range, made if there is none. Hold device->lock. */
 static clq_status view_of(clq_buffer *parent, size_t offset, size_t bytes, cl_mem *out) {
     for (clq_view *at = parent->views; at; at = at->older)
         if (at->offset == offset && at->bytes == bytes) {

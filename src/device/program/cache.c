@@ -1,5 +1,5 @@
-/* One file per entry. Nothing that is not what was written, whole and for this key, is ever handed to a driver:
- * some die of it. */
+/* The cache has one file per entry. A driver is only given what is exactly as it was written, whole and for this key:
+ * some drivers end the process over anything else. */
 #include "device/internal.h"
 
 #include <stdio.h>

@@ -1,17 +1,24 @@
-/* Claims: what processes that share a cache folder are building or loading at this moment. A driver may end the process
- * by an assertion over a program that it builds or loads, and drivers' own caches do not bear several processes that
- * make the same program at the same time (PoCL 3.1 removes a file for a moment to replace it). So
- * - the first process that wants a program builds or loads it alone, and who comes meanwhile waits; all others work
+/* Claims tell what the processes that share a cache folder are building or loading at this moment. They are needed for
+ * two reasons. A driver may fail an assertion over a program that it builds or loads, which ends the process. And
+ * drivers' own caches are not safe if several processes make the same program at the same time (PoCL 3.1 removes a file
+ * for a moment to replace it). So
+ * - the first process that wants a program builds or loads it alone. Processes that come meanwhile wait, and then work
  * side by side;
- * - a process that dies over a program leaves a mark, by which the next one knows; so does one whose driver does not
- * come back from it.
+ * - a process that dies over a program leaves a mark, which tells the next process. So does a process whose driver does
+ * not come back from the program.
  *
- * All claims of a cache are in one sparse file. A program has a byte to lock, by its `place`: what drivers' caches know
- * it by; who is alone there works alone. And it has a byte of data, its mark, by its `key`: whether a claim is held,
- * and at which attempt the program is. Two devices of a driver may have the place in common and not the key, so the
- * mark has a lock of its own, behind all data, which those share that hold a claim; and behind these locks a gate,
- * which is held for the moment in which a mark is read and changed with its lock. Locks of an open file description end
- * with the process, whatever ends it: a mark without a lock is a dead process's. Two programs in one byte wait for each
+ * All claims of a cache are in one sparse file. In this file a program has
+ * - a byte that is locked, chosen by its `place`: what drivers' caches know the program by. A process that has this
+ * lock alone works alone;
+ * - a byte of data, its mark, chosen by its `key`. The mark tells whether a claim is held, and at which attempt the
+ * program is;
+ * - a lock for the mark, behind all data, which the processes that hold a claim share. The mark has a lock of its own
+ * because programs of two devices of a driver may have the same place and different keys;
+ * - a gate, a lock behind these locks. It is held for the moment in which a mark is read and changed together with its
+ * lock.
+ *
+ * Locks of an open file description end with the process, whatever ends it. So if a mark says that a claim is held and
+ * the mark is not locked, the process that held the claim is dead. Programs that fall on the same byte wait for each
  * other, or are built once too often. */
 #define _GNU_SOURCE /* F_OFD_SETLK; NOLINT(bugprone-reserved-identifier) */
 #include "device/internal.h"
@@ -25,7 +32,7 @@
 
 enum { SLOTS = 1 << 20, HELD = 1, ATTEMPT_STEP = 2, ATTEMPT_MAX = 254 };
 
-/* A process that is stopped keeps its locks. Nobody waits longer than this for it. */
+/* A process that is stopped keeps its locks. No other process waits longer than this for it. */
 static const double patience_s = 60;
 
 int clq_claims_open(const char *cache_dir) {
@@ -42,7 +49,7 @@ void clq_claims_close(int claims) {
     if (claims >= 0) (void)close(claims);
 }
 
-/* 0, or the error. */
+/* Returns 0, or the error number. */
 static int lock(int file, off_t at, short type) {
 #ifdef F_OFD_SETLK
     struct flock range = {.l_type = type, .l_whence = SEEK_SET, .l_start = at, .l_len = 1};
@@ -58,8 +65,8 @@ static off_t gate(const clq_claim *claim) { return 2 * (off_t)SLOTS + claim->mar
 
 static bool is_taken(int error) { return error == EAGAIN || error == EACCES || error == EINTR; }
 
-/* Takes a lock: an exclusive one, or also a shared one where `alone` is given, which tells. False where the time is
- * over, or the file system has no locks. */
+/* Takes an exclusive lock. If `alone` is given, a shared lock will do as well, and *alone tells whether the lock is
+ * exclusive. Returns false when the time is over, or if the file system has no locks. */
 static bool wait_for_lock(int file, off_t at, double until, bool *alone) {
     struct timespec nap = {.tv_nsec = 50000};
     for (;;) {
@@ -73,13 +80,14 @@ static bool wait_for_lock(int file, off_t at, double until, bool *alone) {
     }
 }
 
-/* False on a full disk, and beyond the size that a file may have (ulimit -f). */
+/* Returns false if the disk is full, or if a file may not be as large as this one (ulimit -f). */
 static bool write_mark(const clq_claim *claim, unsigned char mark) {
     return pwrite(claim->file, &mark, 1, claim->mark) == 1;
 }
 
-/* Of the running system: some network file systems have locks that hold on one machine alone, and there a process must
- * not judge another machine's marks by them. 0: the system does not say. */
+/* A number for the running system; 0 if the system does not tell. On some network file systems a lock holds on one
+ * machine alone, and there a process must not judge another machine's marks by the locks. So each system uses bytes of
+ * its own. */
 static uint64_t system_number(void) {
     char id[64] = "";
     FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
@@ -94,8 +102,9 @@ static clq_claim claim_of(int claims, clq_hash128 place, clq_hash128 key) {
         .file = claims, .place = (off_t)((place.low ^ number) % SLOTS), .mark = (off_t)((key.low ^ number) % SLOTS)};
 }
 
-/* Shares the mark's lock. Where nobody else has it, a mark that is held is a dead process's. A process that cannot
- * write marks shares none: the last process that shares a mark must clear it. */
+/* Shares the mark's lock. If nobody else has the lock and the mark says that a claim is held, the process that held it
+ * is dead. A process that cannot write the mark does not keep the lock: the last process that shares a mark must clear
+ * it. */
 static bool begin_mark(clq_claim *claim, double until, bool *died) {
     unsigned char mark = 0;
     if (!wait_for_lock(claim->file, gate(claim), until, NULL)) return false;
@@ -130,7 +139,7 @@ void clq_claim_share(clq_claim *claim) {
     claim->alone = false;
 }
 
-/* The mark without its lock is a dead process's. */
+/* Leaves the mark without its lock, as a dead process does. */
 void clq_claim_leave(clq_claim *claim) {
     if (!claim->held) return;
     claim->held = false;
@@ -138,7 +147,7 @@ void clq_claim_leave(clq_claim *claim) {
     (void)lock(claim->file, claim->place, F_UNLCK);
 }
 
-/* While others have the program, the mark is theirs. */
+/* Leaves the mark as it is while other processes share its lock: the last of them clears it. */
 void clq_claim_end(clq_claim *claim) {
     if (!claim->held) return;
     claim->held = false;

@@ -1,7 +1,8 @@
-/* Calls of drivers in which they compile, each in a thread of its own, so that a compiler that does not end holds up
- * nobody for longer than the device's build deadline. The thread is left behind then. It works with objects of the
- * driver and with its job alone, which it frees itself; and the driver's objects stay, since all devices of the system
- * are lost from then on: a driver's compiler has one lock, and a call that meets it would not return either. */
+/* Each call in which a driver compiles runs in a thread of its own, so that a compiler that does not end holds up
+ * nobody for longer than the device's build deadline. After the deadline the thread is left behind. It uses only its
+ * job and objects of the driver, and frees the job itself. All devices of the system are then lost, since a driver's
+ * compiler has one lock: another call that needs the lock would not return either. And since the devices are lost, the
+ * driver's objects are never released. */
 #include "device/internal.h"
 
 #include <string.h>
@@ -12,10 +13,10 @@
 typedef struct job {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool begun, done, left; /* begun: its time runs; left: nobody waits for it */
+    bool begun, done, left; /* begun: its time runs; left: nobody waits for the job any more */
     void (*call)(struct job *);
     cl_int error; /* of the call */
-    cl_int state; /* of what was launched, once it ran */
+    cl_int state; /* of the launched command, once it ran */
     cl_program program;
     cl_device_id device;
     char *options;
@@ -39,10 +40,11 @@ static void job_free(job *j) {
 
 static void build(job *j) { j->error = clBuildProgram(j->program, 1, &j->device, j->options, NULL, NULL); }
 
-/* Some drivers compile in this call, others when commands are flushed or waited for, others in threads of theirs. A
- * marker behind a command that has failed would not tell of it: the command's own event does. */
+/* Launches a kernel and waits for it. Some drivers compile when a launch is enqueued, others when commands are flushed
+ * or waited for, others in threads of their own. The command's own event tells whether it failed; a marker behind it
+ * would not tell. */
 static void launch(job *j) {
-    (void)clFinish(j->queue); /* what was enqueued before has its own time */
+    (void)clFinish(j->queue); /* the time of earlier commands is not counted */
     (void)pthread_mutex_lock(&j->lock);
     j->begun = true;
     const bool left = j->left;
@@ -55,9 +57,9 @@ static void launch(job *j) {
     (void)clGetEventInfo(j->event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof j->state, &j->state, NULL);
 }
 
-/* PoCL compiles what was not launched yet when it is asked for the size, and for the binary. A program of an island is
- * built for one device of its context: the others' binaries are empty, or (PoCL) are not among what is given, which is
- * the one binary then. */
+/* Asks for a program's binary. PoCL compiles kernels that were not launched yet when it is asked for the size, and when
+ * it is asked for the binary. In an island, a program is built for one device of the context. The binaries of the other
+ * devices are then empty; PoCL leaves them out and gives just the one binary. */
 static void ask(job *j) {
     enum { MOST = CLQ_REPLICAS_MAX };
     cl_uint count = 0, mine = 0;
@@ -103,7 +105,7 @@ static clq_status job_create(void (*call)(job *), job **out) {
     return status;
 }
 
-/* The thread has its caller's name: it stands for that one. */
+/* The name of the calling thread. The new thread gets the same name, since it works in its place. */
 static void own_name(char name[16]) {
     (void)strcpy(name, "build");
 #if defined(__linux__)
@@ -111,10 +113,10 @@ static void own_name(char name[16]) {
 #endif
 }
 
-/* Jobs that are late, or that did not begin before their device was lost, are left to their threads. */
+/* How a job ended. A job is left to its thread if it is late, or if its device was lost before the job began. */
 typedef enum outcome { ENDED, LATE, NEVER_BEGAN } outcome;
 
-/* If no thread can be had, the call is made here, and waited for. */
+/* If no thread can be had, the call is made here, and waited for without a limit. */
 static outcome run(const clq_device *device, job *j) {
     double until = clq_now_running() + device->build.deadline_s;
     char name[16];
@@ -139,7 +141,7 @@ static outcome run(const clq_device *device, job *j) {
     return ending;
 }
 
-/* noted: that the program does not build. */
+/* noted: whether later processes are told that the program does not build. */
 static clq_status lose_late(clq_device *device, const clq_program *entry, bool noted, const char *what) {
     char why[CLQ_REASON_MAX];
     (void)clq_format(why, sizeof why, "%s.cl: %s did not end within the build deadline of %g s", entry->file, what,
@@ -151,7 +153,8 @@ static clq_status lose_late(clq_device *device, const clq_program *entry, bool n
                     noted ? "" : device->build.set_by);
 }
 
-/* What is known of the program is kept before the device is lost, which keeps nothing. again: it was built before. */
+/* Keeps what is known of the program before the device is lost, since a lost device keeps nothing. again: the program
+ * was built before. */
 static clq_status fail_late(clq_device *device, clq_program *entry, bool again, const char *what) {
     clq_program_leave(device, entry);
     const bool noted = entry->optional && !again && clq_device_keep_trial_result(device, entry->key, false);

@@ -1,16 +1,17 @@
-/* What programs are built with: the options of all, and the version of OpenCL C. */
+/* The options that programs are built with: those of all programs, and the version of OpenCL C. */
 #include "device/internal.h"
 
 #include <stdio.h>
 
-/* Denormals cost a CPU a hundred cycles each, and Adam's moments decay into them. NaN and infinity must survive, so
- * nothing of the "fast math" kind. */
+/* Denormals become zero: each costs a CPU a hundred cycles, and Adam's moments decay into them. NaN and infinity must
+ * survive, so there is no option of the "fast math" kind. */
 static const char constant_options[] = "-cl-denorms-are-zero -cl-mad-enable -cl-no-signed-zeros";
 
-/* Kernels are written for OpenCL C 1.2, and say so: without -cl-std a compiler should take the highest OpenCL C 1.x that
- * it knows, but PoCL from 4.0 on and NVIDIA's driver 580 take 3.0, in which a pointer to a pointer's target is of
- * another address space. Functions of sub-groups are declared in 1.2 by cl_intel_subgroups, but not by
- * cl_khr_subgroups, an extension of OpenCL C 2.0: AMD's compiler, for one, has only the latter. */
+/* Kernels are written for OpenCL C 1.2, and this option says so. Without -cl-std a compiler should take the highest
+ * OpenCL C 1.x that it knows. But PoCL from 4.0 on and NVIDIA's driver 580 take 3.0, in which a pointer to a pointer's
+ * target is of another address space. In 1.2, functions of sub-groups are declared by cl_intel_subgroups, but not by
+ * cl_khr_subgroups, which is an extension of OpenCL C 2.0. Some compilers, such as AMD's, have only
+ * cl_khr_subgroups. */
 static const char common_standard[] = "-cl-std=CL1.2";
 
 const char *clq_sub_group_standard(const clq_compiler_facts *facts) {

@@ -1,7 +1,8 @@
 /* What PoCL (1.8 to 7.1 at least) gives as a program's binary: a header, the program's intermediate code, and for each
  * kernel its metadata and the shared libraries that it was compiled to. All but the metadata are files of PoCL's cache,
- * read when the binary is asked for: whatever happened to that folder meanwhile is in the binary. A binary without
- * intermediate code ends the process that loads it, one with a broken library the process that launches the kernel. */
+ * which PoCL reads when it is asked for the binary. If files of that folder were lost or damaged meanwhile, so is the
+ * binary. A binary without intermediate code ends the process that loads it. A binary with a broken library ends the
+ * process that launches the kernel. */
 #include "device/internal.h"
 
 #include <string.h>
@@ -25,7 +26,7 @@ static uint64_t read_number(reader *r, unsigned bytes) {
     return value;
 }
 
-/* The next bytes as a reader of their own. */
+/* A reader of the next `bytes` bytes alone. */
 static reader read_part(reader *r, uint64_t bytes) {
     reader part = {.at = r->at, .end = r->at, .failed = bytes > (size_t)(r->end - r->at)};
     r->failed = r->failed || part.failed;
@@ -35,7 +36,8 @@ static reader read_part(reader *r, uint64_t bytes) {
     return part;
 }
 
-/* LLVM's bitcode: blocks, each with its length in words of 32 bits behind a first word that says that it is one. */
+/* LLVM's bitcode is a row of blocks. The first word of a block says that it is one, and the second is its length in
+ * words of 32 bits. */
 static bool bitcode_is_whole(reader file) {
     enum { MAGIC = 0xdec04342u, ENTER_BLOCK = 1, KIND_BITS = 3 };
     if (read_number(&file, 4) != MAGIC) return false;
@@ -48,7 +50,8 @@ static bool bitcode_is_whole(reader file) {
     return blocks > 0 && !file.failed;
 }
 
-/* An ELF file of 64 bits ends with its table of sections. */
+/* An ELF file of 64 bits ends with its table of sections, so the table must lie within the file. Other ELF files are
+ * not checked. */
 static bool library_is_whole(reader file) {
     enum { MAGIC = 0x464c457f, CLASS_64 = 2, SECTIONS_AT = 40, ENTRY_BYTES_AT = 58 };
     reader header = file, layout = file;
@@ -67,7 +70,7 @@ static bool ends_with(reader text, const char *end) {
     return (size_t)(text.end - text.at) >= length && memcmp(text.end - length, end, length) == 0;
 }
 
-/* Each file is its name and its content, both behind their lengths. */
+/* A file is its name and its content, each behind its length. */
 static bool file_is_whole(reader *files) {
     reader name = read_part(files, read_number(files, 4));
     reader content = read_part(files, read_number(files, 4));
@@ -76,7 +79,7 @@ static bool file_is_whole(reader *files) {
     return !ends_with(name, ".so") || library_is_whole(content);
 }
 
-/* One at least. */
+/* There must be at least one file. */
 static bool files_are_whole(reader files) {
     if (files.at == files.end) return false;
     while (files.at < files.end)
@@ -84,7 +87,8 @@ static bool files_are_whole(reader files) {
     return true;
 }
 
-/* A kernel is the lengths of all of it, of its files, which come last, and of its arguments' description. */
+/* A kernel begins with three lengths: of all of it, of its files, and of its arguments' description. Its files come
+ * last. */
 static bool kernel_is_whole(reader *r) {
     reader start = *r;
     uint64_t all = read_number(&start, 8), files = read_number(&start, 8);

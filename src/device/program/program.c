@@ -1,11 +1,12 @@
-/* Programs: built once per device, source and options; from the cache where it holds a good entry. */
+/* Programs: made once per device, source and options. They come from the cache if it holds a good entry, and are
+ * otherwise built from source. */
 #include "device/internal.h"
 
 #include <string.h>
 
 const char clq_programs_folder[] = "programs";
 
-/* Everything that the compiled program depends on. */
+/* The program's key: a hash of everything that the compiled program depends on. */
 static clq_status program_key(const clq_device *device, const char *source, const clq_program_wish *wish,
                               clq_hash128 *out) {
     const clq_device_info *info = &device->info;
@@ -21,7 +22,8 @@ static clq_status program_key(const clq_device *device, const char *source, cons
     return clq_cache_key(&text, out);
 }
 
-/* What a driver's own cache can know the program by: devices that the driver builds alike for have it in common. */
+/* The program's place: a hash of what a driver's own cache can know the program by. Devices for which the driver builds
+ * alike have the same place. */
 static clq_status program_place(const clq_device *device, const clq_program *entry, clq_hash128 *out) {
     clq_text text = {0};
     clq_text_add(&text, "%s\n%s\n%s\n%s\n", device->info.driver, device->platform_version, entry->options,
@@ -52,7 +54,7 @@ static void log_excerpt(const clq_device *device, cl_program program, char *out,
     clq_free(log);
 }
 
-/* The names of a built program's kernels, with ';' between them; caller frees. NULL where the driver gives none. */
+/* The names of a built program's kernels, with ';' between them; caller frees. NULL if the driver gives none. */
 static char *kernel_names(cl_program program) {
     size_t bytes = 0;
     if (clGetProgramInfo(program, CL_PROGRAM_KERNEL_NAMES, 0, NULL, &bytes) != CL_SUCCESS || bytes < 2) return NULL;
@@ -62,8 +64,8 @@ static char *kernel_names(cl_program program) {
     return NULL;
 }
 
-/* Whether a program has the kernels, with blanks between them; "": any. A driver that does not name the kernels of a
- * program that was made of a binary is believed. */
+/* Whether a program has all these kernels (names with blanks between; "": none is asked for). If the driver does not
+ * name the kernels of a program that was made from a binary, the program is taken to have them. */
 static bool has_kernels(cl_program program, const char *kernels) {
     char *names = kernel_names(program);
     bool has = true;
@@ -76,7 +78,7 @@ static bool has_kernels(cl_program program, const char *kernels) {
     return has;
 }
 
-/* *out is NULL where the driver does not make of it what was wanted. */
+/* *out is NULL if the driver does not make a program with the wanted kernels from the binary. */
 static clq_status build_binary(clq_device *device, clq_program *entry, const unsigned char *binary, size_t bytes,
                                cl_program *out) {
     cl_int state = CL_INVALID_BINARY, error;
@@ -106,21 +108,23 @@ static bool begin_claim(const clq_device *device, clq_program *entry) {
     return died;
 }
 
-/* The program is made; but some drivers look into their caches once more when a kernel is launched first, and so the
- * claim is held until all kernels ran. That of a program built from source is held until it is kept: until then the
- * next process has nothing of it but what the driver's cache holds. */
+/* The program is made, so other processes may work on it, too. But the claim is held until all kernels ran, since some
+ * drivers look into their caches once more when a kernel is launched first. If the program was built from source, its
+ * claim is held until the program is kept: before that, the next process has nothing of it but what the driver's cache
+ * holds. */
 static void share_claim(clq_device *device, clq_program *entry) {
     if (!entry->claim.held) return;
     clq_claim_share(&entry->claim);
     atomic_fetch_add(&device->claimed, 1);
 }
 
-/* PoCL's devices that are not CPUs compile a program as a whole, and their binaries need no files for each kernel. */
+/* Whether a binary is complete. Only binaries of PoCL's CPU devices are looked at: PoCL's other devices compile a
+ * program as a whole, and their binaries need no files for each kernel. */
 static bool is_whole(const clq_device *device, const void *binary, size_t bytes) {
     return !clq_device_has_quirk(device, CLQ_QUIRK_COMPILES_AT_LAUNCH) || clq_pocl_binary_is_whole(binary, bytes);
 }
 
-/* *out stays NULL where the cache has nothing that the driver takes. */
+/* *out stays NULL if the cache has nothing that the driver takes. */
 static clq_status build_from_cache(clq_device *device, clq_program *entry, cl_program *out) {
     if (!device->cache_dir) return CLQ_OK;
     void *binary = NULL;
@@ -132,7 +136,7 @@ static clq_status build_from_cache(clq_device *device, clq_program *entry, cl_pr
     if (!good) clq_cache_drop(device->cache_dir, clq_programs_folder, entry->key);
     if (good && clq_twin_name(device->twin, binary, bytes)) {
         const bool died = begin_claim(device, entry);
-        /* Who cannot write the mark may not be able to write a program in the place of this one either. */
+        /* A process that cannot write the mark may not be able to write a program in the place of this one either. */
         if (died && entry->claim.marked) clq_cache_drop(device->cache_dir, clq_programs_folder, entry->key);
         if (!died) status = build_binary(device, entry, binary, bytes, out);
         entry->refused = !died && !*out && status == CLQ_OK;
@@ -145,8 +149,9 @@ static clq_status build_from_cache(clq_device *device, clq_program *entry, cl_pr
     return status;
 }
 
-/* The kernels that are wanted, as the compiler is shown them. PoCL compiles a kernel at its first launch, in several
- * functions: there, kernels of the library's only call what does their work, if they can be such (*is_called). */
+/* Adds the text of the wanted kernels for the compiler. PoCL compiles a kernel at its first launch, in several
+ * functions. For PoCL, the library's own kernels therefore only call a function that does their work, if they can be
+ * written so (*is_called). */
 static clq_status add_kernels(const clq_device *device, const clq_program *entry, clq_text *out, bool *is_called) {
     char *wanted = clq_wanted_source(entry->text, entry->kernels);
     clq_status status = wanted ? CLQ_ERROR_UNSUPPORTED : CLQ_ERROR_MEMORY;
@@ -203,7 +208,7 @@ static void end_claim(clq_device *device, clq_program *entry) {
     atomic_fetch_sub(&device->claimed, 1);
 }
 
-/* One whose program is made counts as claimed. */
+/* The device counts the claim if the program is made. */
 static void leave_claim(clq_device *device, clq_program *entry) {
     if (entry->program && entry->claim.held) atomic_fetch_sub(&device->claimed, 1);
     clq_claim_leave(&entry->claim);
@@ -211,9 +216,9 @@ static void leave_claim(clq_device *device, clq_program *entry) {
 
 static void tell_not_kept(void) { clq_log(CLQ_LOG_WARNING, "a compiled program is not kept: %s", clq_error_detail()); }
 
-/* The cache is a convenience: what cannot be saved is compiled again next time. *whole is false if the driver
- * has lost a part of the program. Errors: TIMEOUT. Of a device that launches nothing of the program
- * meanwhile. */
+/* Saves the program in the cache. Failures are only logged, since what cannot be saved is compiled again next time.
+ * *whole is false if the driver has lost a part of the program. The device must launch nothing of the program
+ * meanwhile. Errors: TIMEOUT. */
 static clq_status save(clq_device *device, clq_program *entry, bool *whole) {
     *whole = true;
     if (!device->cache_dir || (device->twin < 0 && clq_cache_has(device->cache_dir, clq_programs_folder, entry->key)))
@@ -236,7 +241,8 @@ static clq_status save(clq_device *device, clq_program *entry, bool *whole) {
     return CLQ_OK;
 }
 
-/* Saves, and has the program built apart from what the driver keeps of it where that is not whole. */
+/* Saves the program. If the driver has lost a part of it, the next process builds it apart from what the driver's cache
+ * holds. */
 static clq_status save_or_distrust(clq_device *device, clq_program *entry) {
     bool whole;
     CLQ_TRY(save(device, entry, &whole));
@@ -245,8 +251,8 @@ static clq_status save_or_distrust(clq_device *device, clq_program *entry) {
     return CLQ_OK;
 }
 
-/* The options by which a driver's own cache tells programs apart: each device of PoCL has its own, and so has each
- * attempt, since what that cache holds of an earlier one may be what a process died of. */
+/* The options to build with, by which a driver's own cache tells programs apart. Each device of PoCL has options of its
+ * own. So has each attempt, since a process may have died of what that cache holds of an earlier attempt. */
 static char *options_to_build_with(const clq_device *device, const clq_program *entry) {
     char *twin = device->twin > 0 ? clq_strprintf(" -DCLQ_TWIN=%d", device->twin) : clq_strdup("");
     char *attempt = entry->claim.attempt ? clq_strprintf(" -DCLQ_ATTEMPT=%u", entry->claim.attempt) : clq_strdup("");
@@ -261,7 +267,8 @@ static clq_status build_here(clq_device *device, clq_program *entry, cl_program 
     clq_free(entry->built_options);
     entry->built_options = options_to_build_with(device, entry);
     clq_status status = entry->built_options ? build_from_source(device, entry, out) : CLQ_ERROR_MEMORY;
-    /* Another process, with another cache folder of ours, may have been at the same files of PoCL's cache. */
+    /* Tries once more: another process, with another cache folder of ours, may have been at the same files of PoCL's
+     * cache. */
     if (status == CLQ_ERROR_BUILD && clq_device_has_quirk(device, CLQ_QUIRK_COMPILES_AT_LAUNCH))
         status = build_from_source(device, entry, out);
     if (status != CLQ_OK) {
@@ -269,19 +276,20 @@ static clq_status build_here(clq_device *device, clq_program *entry, cl_program 
         return status;
     }
     share_claim(device, entry);
-    /* Had the driver failed over the source, too, it would not have been the binary's fault. */
+    /* The driver takes the source, so the cached binary was at fault. */
     if (entry->refused) clq_cache_drop(device->cache_dir, clq_programs_folder, entry->key);
     entry->unsaved = entry->from_source = true;
     return CLQ_OK;
 }
 
-/* From the cache, or else from source. A twin may have the program, or be just now building it. */
+/* Loads the program from the cache, or otherwise builds it from source. A twin may have the program, or be just now
+ * building it. */
 static clq_status load_or_build(clq_device *device, clq_program *entry, cl_program *out) {
     *out = NULL;
     CLQ_TRY(build_from_cache(device, entry, out));
     if (*out) return CLQ_OK;
     clq_building_begin(device);
-    clq_status status = clq_device_alive(device); /* the compiler may not have ended over what was waited for */
+    clq_status status = clq_device_alive(device); /* the compiler that was waited for may not have ended */
     if (status == CLQ_OK) status = clq_twin_ask(device, entry->key);
     if (status == CLQ_OK && device->twin >= 0) status = build_from_cache(device, entry, out);
     if (status == CLQ_OK && !*out) status = build_here(device, entry, out);
@@ -307,7 +315,7 @@ static clq_program *find(const clq_device *device, clq_hash128 key) {
     return entry;
 }
 
-/* text: an embedded source's, where the wish has none of its own. */
+/* text: the embedded source, for a wish without a source of its own. */
 static clq_status add(clq_device *device, const clq_program_wish *wish, const char *text, clq_hash128 key,
                       clq_program **out) {
     clq_program *entry = clq_alloc(1, sizeof *entry);
@@ -337,8 +345,8 @@ static void take_out(clq_device *device, clq_program *entry) {
     entry_free(entry);
 }
 
-/* A compiler says what it has against a program. One that says nothing may have failed for another reason, as a full
- * disk, which ends: no later run needs to know. */
+/* If the compiler tells what is wrong with the program, the result is kept for later runs. If it tells nothing, it may
+ * have failed for a reason that passes, such as a full disk: then only this process takes note. */
 static clq_status do_without(clq_device *device, const clq_program *entry) {
     clq_log(CLQ_LOG_WARNING, "%s; it is done without", clq_error_detail());
     if (entry->explained)
@@ -362,7 +370,7 @@ clq_status clq_program_get(clq_device *device, const clq_program_wish *wish, clq
     cl_program program = NULL;
     pthread_mutex_lock(&device->lock);
     while ((entry = find(device, key)) && !entry->program) pthread_cond_wait(&device->built, &device->lock);
-    if (!entry) status = clq_device_alive(device); /* who made it may have failed by the device's loss */
+    if (!entry) status = clq_device_alive(device); /* making it may have failed because the device was lost */
     if (entry)
         program = entry->program;
     else if (status == CLQ_OK)
@@ -395,8 +403,8 @@ void clq_programs_ran(clq_device *device) {
     pthread_mutex_unlock(&device->lock);
 }
 
-/* If a process died over the program meanwhile, this one goes on with what it has loaded, and the next one builds the
- * program anew. */
+/* If a process died over the program meanwhile, this process goes on with what it has loaded, and the next one builds
+ * the program anew. */
 void clq_program_claim_again(clq_device *device, clq_program *entry) {
     pthread_mutex_lock(&device->lock);
     if (entry->claim_ended) {
@@ -408,7 +416,7 @@ void clq_program_claim_again(clq_device *device, clq_program *entry) {
     pthread_mutex_unlock(&device->lock);
 }
 
-/* The lock is for clq_programs_ran, which ends claims too. */
+/* Takes the lock since clq_programs_ran ends claims, too. */
 void clq_program_leave(clq_device *device, clq_program *entry) {
     pthread_mutex_lock(&device->lock);
     leave_claim(device, entry);
@@ -419,7 +427,7 @@ clq_status clq_program_begin(clq_device *device, clq_program *entry) {
     pthread_mutex_lock(&device->lock); /* waits for a twin that asks for the binary */
     entry->begun = true;
     pthread_mutex_unlock(&device->lock);
-    return clq_device_alive(device); /* the driver may not have answered the twin */
+    return clq_device_alive(device); /* the device is lost if the driver did not answer the twin */
 }
 
 clq_status clq_programs_offer(clq_device *device, clq_hash128 key) {
@@ -457,9 +465,9 @@ clq_status clq_device_keep_programs(clq_device *device) {
     return status;
 }
 
-/* PoCL specialises a kernel for its work-group at the first launch, and a binary that is asked for after it holds that
- * too; but a program that was asked before gives the same binary for ever. Built once more, from what PoCL keeps on
- * disk itself, it is a program that was not asked yet. */
+/* PoCL specialises a kernel for its work-group at the first launch. A binary that is asked for after the launch holds
+ * the specialised kernel, too. But a program that was asked for its binary before the launch gives the same binary for
+ * ever. So it is built once more, from what PoCL itself keeps on disk: the new program was not asked yet. */
 static void save_whole(clq_device *device, clq_program *entry) {
     cl_program again;
     if (entry->early) {
@@ -511,7 +519,7 @@ clq_status clq_device_replace(const clq_device *device, clq_hash128 key, const v
 const void *clq_device_mark_programs(const clq_device *device) { return device->programs; }
 
 void clq_device_drop_programs(clq_device *device, const void *mark) {
-    pthread_mutex_lock(&device->lock); /* twins look for what they want in this table, in threads of their own */
+    pthread_mutex_lock(&device->lock); /* twins look for programs in this table, in threads of their own */
     while (device->programs != mark && !clq_device_lost(device)) {
         clq_program *entry = device->programs;
         device->programs = entry->next;

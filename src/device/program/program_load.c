@@ -1,13 +1,14 @@
-/* Several programs at once: loaded from the cache on several threads with every driver, built on several threads with
- * drivers of GPUs. Compilers of CPU drivers work one at a time, whatever the threads, and so does PoCL's for any
- * device: clq_building_begin lets one thread in. */
+/* Makes several programs at once. With every driver, several threads load programs from the cache. With drivers of
+ * GPUs, several threads also build programs. Compilers of CPU drivers build one program at a time, however many threads
+ * there are, and so does PoCL's for any device. For these, clq_building_begin lets one thread in. */
 #include "device/internal.h"
 
 enum { THREADS_MAX = 16 };
 
 /* ---- how drivers build ---- */
 
-/* Twins ask each other for what they have built, so they have one lock. NULL where none is needed. */
+/* The lock for building on the device; NULL if none is needed. Twins share one lock, since they ask each other for what
+ * they have built. */
 static pthread_mutex_t *building_lock(clq_device *device) {
     static pthread_mutex_t of_twins = PTHREAD_MUTEX_INITIALIZER;
     if (!clq_device_has_quirk(device, CLQ_QUIRK_BUILDS_ONE_AT_A_TIME)) return NULL;
@@ -34,19 +35,20 @@ typedef struct loading {
     clq_error error;
 } loading;
 
-/* Whether a failure only says that the device was lost before: what lost it is what to tell. */
+/* Whether a failure only says that the device was lost before. Then the failure that lost the device is the one to
+ * tell. */
 static bool is_echo(const loading *l, clq_status status) {
     return status == CLQ_ERROR_DEVICE && clq_device_lost(l->device);
 }
 
-/* Whether the failure at i is to be told in place of the one that was met before. */
+/* Whether to tell the failure at i in place of the failure that was met before. */
 static bool comes_first(const loading *l, size_t i, clq_status status) {
     if (l->failed == l->count) return true;
     const bool echo = is_echo(l, status), told_echo = is_echo(l, l->error.status);
     return echo == told_echo ? i < l->failed : told_echo;
 }
 
-/* All before the one that failed are tried, so that the same failure is told every time. */
+/* All programs before one that failed are tried, so that the same failure is told every time. */
 static void load(void *context) {
     loading *l = context;
     for (;;) {
@@ -72,7 +74,7 @@ clq_status clq_device_load_programs(clq_device *device, const clq_program_wish *
     *failed = count;
     int error = pthread_mutex_init(&l.lock, NULL);
     if (error) return clq_fail_lock("the loading of programs", error);
-    /* This thread is one of them; where no more can be had it does it all. */
+    /* This thread is one of them. If no other can be had, it does all the work. */
     while (started + 1 < wanted && clq_thread_start("programs", load, &l, &threads[started]) == CLQ_OK) started++;
     load(&l);
     for (size_t i = 0; i < started; i++) clq_thread_join(threads[i]);

@@ -1,12 +1,14 @@
-/* The texts of programs: the embedded files; a file with some of its kernels alone, since a compiler spends its time on
- * every kernel that it is shown, and PoCL once more when it is asked for the binary; a file whose kernels only call
- * functions that do their work; and kernels of several files, made with several sets of options, as functions of one
- * program.
+/* The texts of programs:
+ * - the embedded files;
+ * - a file with some of its kernels alone, since a compiler spends its time on every kernel that it is shown, and PoCL
+ * once more when it is asked for the binary;
+ * - a file whose kernels only call functions that do their work;
+ * - kernels of several files, with several sets of options, as functions of one program.
  *
- * In the last, each part is its source behind the prelude once more, with its options as definitions in front. What
- * a source names at file scope (functions, types) would meet the same names of another part: each is renamed by a
- * definition, its name and the part's number, which is taken back behind the part, as are the options and the macros
- * of the source itself. A macro that makes a function takes its name first. */
+ * In the last kind of text, a part consists of its options as definitions, the prelude once more, and its source.
+ * Several parts may have the same names at file scope (functions, types). So definitions rename each of these names to
+ * the name and the part's number. Behind the part these definitions are taken back, and so are the options and the
+ * source's own macros. A macro that makes a function must take the function's name as its first argument. */
 #include "device/internal.h"
 #include "device/program/sources.h"
 
@@ -33,7 +35,7 @@ static bool starts_kernel(const char *line) {
     return false;
 }
 
-/* The name behind `void`; its length, 0 where there is none. */
+/* Finds the name behind `void`. Returns its length; 0 if there is none. */
 static size_t kernel_name(const char *definition, const char **name) {
     const char *at = strstr(definition, "void");
     if (!at) return 0;
@@ -48,7 +50,8 @@ static const char *line_end(const char *line) {
     return end ? end : line + strlen(line);
 }
 
-/* Where a definition's last line ends: the first one that ends it on its own line, or a brace in the first column. */
+/* The end of a definition's last line. If the first line ends with a brace, it is also the last line. Otherwise the
+ * last line is the first line that begins with a brace. */
 static const char *definition_end(const char *definition) {
     const char *end = line_end(definition);
     if (end > definition && end[-1] == '}') return end;
@@ -61,8 +64,8 @@ static const char *definition_end(const char *definition) {
     return end;
 }
 
-/* The next kernel's definition at or behind `at`, the begin of a line: its name, and where its last line ends. NULL:
- * there is none. */
+/* The next kernel's definition at or behind `at`, which is the beginning of a line; NULL if there is none. Also gives
+ * the kernel's name, and where its last line ends. */
 static const char *next_kernel(const char *at, const char **name, size_t *length, const char **end) {
     for (const char *line = at; *line;) {
         if (starts_kernel(line)) {
@@ -83,7 +86,7 @@ char *clq_wanted_source(const char *text, const char *kernels) {
     size_t length;
     for (const char *at = copy; (at = next_kernel(at, &name, &length, &end)); at = end) {
         if (clq_list_has(kernels, " ", name, length)) continue;
-        for (char *blank = copy + (at - copy); blank < end; blank++) /* messages of compilers keep their lines */
+        for (char *blank = copy + (at - copy); blank < end; blank++) /* compilers' messages keep their line numbers */
             if (*blank != '\n') *blank = ' ';
     }
     return copy;
@@ -126,7 +129,7 @@ static bool is_word(const char *at, size_t length, const char *word) {
     return strlen(word) == length && memcmp(at, word, length) == 0;
 }
 
-/* Behind a comment, a string or a character that begins here; NULL where none does. */
+/* The end of the comment, string or character constant that begins here; NULL if none does. */
 static const char *skip_opaque(const char *at) {
     if (at[0] == '/' && at[1] == '*') {
         const char *end = strstr(at + 2, "*/");
@@ -139,7 +142,7 @@ static const char *skip_opaque(const char *at) {
     return *end ? end + 1 : end;
 }
 
-/* A directive, with the lines that it goes on over; notes what it defines. */
+/* Reads a directive with its continuation lines, and notes the macro that it defines. Returns the end. */
 static const char *read_directive(const char *at, names *macros) {
     const char *word = at + 1;
     while (*word == ' ') word++;
@@ -158,7 +161,7 @@ typedef struct scan {
     int depth;       /* of braces and parentheses */
     bool is_type;    /* in a typedef */
     bool is_made;    /* behind "MACRO(" at file scope: the next word names what it makes */
-    name last, type; /* the last word at file scope; that which a typedef names, as far as it was read */
+    name last, type; /* the last word at file scope; the last word in a typedef, which at its end is its name */
 } scan;
 
 static void read_word(scan *s, const char *at, size_t length, names *found) {
@@ -216,13 +219,13 @@ static void undefine(clq_text *out, const char *at, size_t length) {
     clq_text_add(out, "#undef %.*s\n", (int)length, at);
 }
 
-/* Not those of the device, which begin with CLQ_ and are alike in every part. */
+/* Leaves the macros of the device, which begin with CLQ_ and are the same in every part. */
 static void undefine_macros(clq_text *out, const names *macros) {
     for (size_t i = 0; i < macros->count; i++)
         if (strncmp(macros->list[i].at, "CLQ_", 4) != 0) undefine(out, macros->list[i].at, macros->list[i].length);
 }
 
-/* "-DNAME=VALUE -DOTHER": as definitions, or taken back. */
+/* Adds the options "-DNAME=VALUE -DOTHER" as definitions, or takes the definitions back. */
 static clq_status add_options(clq_text *out, const char *options, bool define) {
     for (const char *at = options + strspn(options, " "); *at; at += strspn(at, " ")) {
         size_t length = strcspn(at, " ");
@@ -241,7 +244,7 @@ static clq_status add_options(clq_text *out, const char *options, bool define) {
     return CLQ_OK;
 }
 
-/* The text, with the item's parameters in front of those of its kernels. */
+/* Adds the text. Its kernels get the item's parameters in front of their own. */
 static void add_with_items(clq_text *out, const char *text) {
     const char *from = text, *function, *end = text;
     size_t length;
@@ -258,7 +261,7 @@ static void add_with_items(clq_text *out, const char *text) {
 
 /* ---- kernels that only call functions ---- */
 
-/* Whether a macro of this name makes parameters: their names do not stand in the list. */
+/* Whether a macro of this name makes parameters. Their names are then not in the list. */
 static bool makes_parameters(const char *at, size_t length) {
     static const char *const ends[] = {"ARGS", "ARGUMENT", "PARAMETER", "PARAMETERS"};
     if (strncmp(at, "FOR_", 4) == 0) return true;
@@ -269,13 +272,14 @@ static bool makes_parameters(const char *at, size_t length) {
     return false;
 }
 
-/* Where a list of parameters ends that begins behind its parenthesis. */
+/* Where a list of parameters ends; `at` is behind its opening parenthesis. */
 static const char *parameters_end(const char *at) {
     for (int depth = 0; *at && (depth > 0 || *at != ')'); at++) depth += (*at == '(') - (*at == ')');
     return at;
 }
 
-/* The names of parameters as arguments, between the same commas and directives. False if macros make some. */
+/* Adds the names of the parameters as arguments, with the same commas and directives between. Returns false if macros
+ * make some of the parameters. */
 static bool add_arguments(clq_text *out, const char *at, const char *end) {
     name last = {0};
     for (int depth = 0; at < end;) {
@@ -304,7 +308,8 @@ static size_t lines_in(const char *at, const char *end) {
     return lines;
 }
 
-/* The kernel as a function of its item, and behind it the kernel, which calls it. False if it stays as it is. */
+/* Adds a function that does the kernel's work for one item, and behind it the kernel, which calls the function. Returns
+ * false if that cannot be done. */
 static bool add_behind_call(clq_text *out, const char *definition, name kernel, const char *end, bool tile) {
     const char *parameters = kernel.at + kernel.length;
     if (strncmp(definition, "TILE_KERNEL ", 12) != 0 && !(tile && strncmp(definition, "KERNEL ", 7) == 0)) return false;
@@ -346,7 +351,7 @@ clq_status clq_called_source(const char *wanted, bool tile, clq_text *out) {
     return all && from > wanted ? CLQ_OK : CLQ_ERROR_UNSUPPORTED;
 }
 
-/* What a part names at file scope, and its macros. The prelude's stand first and are every part's. */
+/* The names of a part at file scope, and its macros. The prelude's come first, and belong to every part. */
 typedef struct part_names {
     names found, macros;
     size_t prelude_found, prelude_macros;
@@ -370,7 +375,7 @@ static clq_status add_part(clq_text *out, const clq_program_part *part, size_t i
     add_with_items(out, wanted);
     for (size_t i = 0; i < of->found.count; i++) undefine(out, of->found.list[i].at, of->found.list[i].length);
     if (status == CLQ_OK) status = add_options(out, part->options, false);
-    of->found.count = of->prelude_found; /* the others' names stand in this part's text */
+    of->found.count = of->prelude_found; /* the other names point into `wanted`, which is freed here */
     of->macros.count = of->prelude_macros;
     clq_free(wanted);
     return status;

@@ -1,4 +1,4 @@
-/* The embedded kernels: what the build makes of cl/. Ends with a NULL name. */
+/* The embedded kernels, which the build makes from cl/. The array ends with a NULL name. */
 #ifndef CLQ_DEVICE_SOURCES_H
 #define CLQ_DEVICE_SOURCES_H
 

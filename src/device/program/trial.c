@@ -1,4 +1,5 @@
-/* What was found out about a device by trying it: for as long as it is open, and on disk for devices that are alike. */
+/* Results of trials: what was found out about a device by trying it. They are kept for as long as the device is open,
+ * and on disk for devices that are alike. */
 #include "device/internal.h"
 #include "device/program/sources.h"
 
@@ -11,8 +12,8 @@ struct clq_trial_result {
 
 static const char folder[] = "trials"; /* of the cache */
 
-/* On disk a result holds for the same device, driver, options and kernels: for all kernels, since a trial does not
- * say which it is made of. */
+/* The key of a result on disk. The result holds for the same device, driver, options and kernels. All kernels count,
+ * since a trial does not say which ones it uses. */
 static clq_status kept_key(const clq_device *device, clq_hash128 key, clq_hash128 *out) {
     const clq_device_info *info = &device->info;
     char *options = clq_build_options(device, "");
@@ -47,7 +48,7 @@ void clq_device_note_trial_result(clq_device *device, clq_hash128 key, bool resu
     (void)pthread_mutex_unlock(&device->lock);
 }
 
-/* What cannot be read from disk is found out again. */
+/* A result that cannot be read from disk counts as not known: the trial is made again. */
 bool clq_device_trial_result(clq_device *device, clq_hash128 key, bool *result) {
     (void)pthread_mutex_lock(&device->lock);
     const struct clq_trial_result *found = find(device, key);
@@ -67,7 +68,7 @@ bool clq_device_trial_result(clq_device *device, clq_hash128 key, bool *result) 
     return good;
 }
 
-/* A device that is lost may have failed for a reason that ends with it. */
+/* The result of a lost device is not kept on disk: the trial may have failed for a reason that ends with the device. */
 bool clq_device_keep_trial_result(clq_device *device, clq_hash128 key, bool result) {
     clq_hash128 kept;
     const unsigned char byte = result;

@@ -1,5 +1,5 @@
-/* Giving back the pages of code that drivers read while they were loaded. A CPU driver's compiler is a library of 50 to
- * 130 MB; its start touches half of it, and nothing of that is used again where all programs come from the cache. */
+/* Gives back memory pages of code that drivers read while they were loaded. A CPU driver's compiler is a library of 50
+ * to 130 MB, and its start touches half of it. If all programs come from the cache, none of that is used again. */
 #include "device/internal.h"
 
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 
 typedef struct mapping {
     uintptr_t begin, end;
-    bool from_file; /* private, of a file, and not to be written */
+    bool from_file; /* private, of a file, and read-only */
 } mapping;
 
 /* Whether the line of /proc/self/smaps begins a mapping. */
@@ -23,8 +23,8 @@ static bool read_mapping(const char *line, mapping *out) {
     return true;
 }
 
-/* What is exactly as it is in the file can be read from there again: only such mappings are touched, not those that the
- * linker wrote to before it took the right to write away. */
+/* Gives back only mappings that are exactly as they are in their file, since they can be read from there again.
+ * Mappings to which the linker wrote before it made them read-only are left alone. */
 void clq_trim_code(void) {
 #if defined(__linux__)
     FILE *file = fopen("/proc/self/smaps", "re");

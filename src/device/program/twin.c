@@ -1,18 +1,20 @@
-/* PoCL before 7.0 keeps one list of loaded kernels for the whole process. A command that starts finds its kernel there
- * by the program's hash, the kernel, the local size and a global size at least as large, and loads it once more where
- * there is none; one that has finished looks up what it used by hash, kernel and local size alone. Where a kernel is
- * loaded more than once and runs on two devices at the same time, that drops the wrong reference and ends the process.
- * So no two devices that are open at the same time have programs of the same hash: each device has a number of its own.
- * (The list is the driver's and the process's, so is the table here.)
+/* PoCL before 7.0 keeps one list of loaded kernels for the whole process. When a command starts, PoCL looks for its
+ * kernel in the list by the program's hash, the kernel, the local size and a global size at least as large. If there is
+ * none, it loads the kernel once more. When a command has finished, PoCL looks for the kernel that it used by hash,
+ * kernel and local size alone. If a kernel is loaded more than once and runs on two devices at the same time, this
+ * drops the wrong reference and ends the process. So no two devices that are open at the same time have programs of the
+ * same hash: each device, a twin of the others, has a number of its own. (PoCL's list is one for the process, and so is
+ * the table here.)
  *
- * A program built from source has the number among its options. But then every device compiles every kernel again, and
- * only the number differs. PoCL's binaries bring their hash along as text, and the machine code of the kernels that
- * ran: the number is written into the hash, in letters that no computed hash has, and nothing is compiled.
+ * A program built from source has the number among its options. But then every device compiles every kernel again,
+ * although only the number differs. PoCL's binaries contain their hash as text, and the machine code of the kernels
+ * that ran. So the number is written into the hash of a binary, in letters that no computed hash has, and nothing is
+ * compiled.
  *
  * To make a binary, PoCL loads each kernel for its required local size, without a reference. While that entry stands in
- * front of the one that a command uses, the end of the command drops the wrong reference, and that ends the process,
- * too. So a thread never asks for the binary of a program that may be running: a twin is asked for programs that were
- * not launched yet, and builds the others itself. */
+ * front of the entry that a command uses, the end of the command drops the wrong reference, which ends the process,
+ * too. So a thread never asks for the binary of a program that may be running. A twin asks others only for programs
+ * that were not launched yet, and builds all other programs itself. */
 #include "device/internal.h"
 
 #include <string.h>
@@ -21,7 +23,7 @@ enum { TWINS_MAX = 256 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool taken[TWINS_MAX];
-static clq_device *devices[TWINS_MAX]; /* that can be asked; changes while no twin builds */
+static clq_device *devices[TWINS_MAX]; /* that other twins can ask; changes only while no twin builds */
 static const char letters[] = "ABCDEFGHIJKLMNOP", numerals[] = "abcdefghijklmnop";
 
 clq_status clq_twin_take(clq_device *device) {
@@ -47,7 +49,8 @@ static void set_asked(clq_device *device, clq_device *asked) {
 void clq_twin_join(clq_device *device) { set_asked(device, device); }
 void clq_twin_leave(clq_device *device) { set_asked(device, NULL); }
 
-/* "KP/" and 37 letters more, of A to P; the last two may be a number of ours. NULL where there is none. */
+/* Finds the hash in a binary: "KP/" and 37 letters more, of A to P. The last two letters may be a number of ours. NULL
+ * if there is no hash. */
 static char *find_hash(unsigned char *binary, size_t bytes) {
     enum { LETTERS = 40, HEADER = 128 };
     if (bytes < HEADER || memcmp(binary, "poclbin", 8) != 0) return NULL;

@@ -1,13 +1,13 @@
-/* The devices that "auto" means: every distinct GPU that works and does not hold the others up, else the fastest CPU
- * device, else any other. */
+/* The devices that "auto" means: every distinct GPU that works and does not hold the others up. If there is none, the
+ * fastest CPU device. If there is no CPU device either, a device of any other type. */
 #include "device/internal.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* One physical device may be seen through several drivers; and of CPU devices of equal width one has to be chosen.
- * In both cases the maker's own driver comes first, and tools for testing last. */
+/* The drivers in the order of preference. It decides if one physical device is seen through several drivers, and
+ * between CPU devices of equal speed. The maker's own driver comes first, and tools for testing last. */
 static const char *const driver_order[] = {"nvidia", "amd",     "intel",  "apple",   "*",
                                            "pocl",   "rusticl", "clover", "oclgrind"};
 
@@ -24,7 +24,8 @@ static uint64_t speed_of(const clq_device_entry *entry) {
     return (uint64_t)entry->info.compute_units * entry->info.vector_width;
 }
 
-/* GPUs first in the drivers' order, then CPUs by speed, then the rest; the table's order decides last. */
+/* GPUs come first, in the order of their drivers. Then come CPUs by speed, then the rest. The table's order decides
+ * last. */
 static int class_of(const clq_device_entry *entry) {
     return entry->info.type == CLQ_DEVICE_GPU ? 0 : entry->info.type == CLQ_DEVICE_CPU ? 1 : 2;
 }
@@ -39,9 +40,9 @@ static int by_preference(const void *a, const void *b) {
 
 /* ---- one device, seen through two drivers ----
  *
- * What one platform lists are different devices, also where their addresses or names are equal: tiles and partitions
- * of a card have one address, and AMD's driver leaves out the domain. So the second of its kind on a platform can only
- * be the second of that kind on another. */
+ * All devices that one platform lists are different devices, even if their addresses or names are equal: tiles and
+ * partitions of a card have one address, and AMD's driver leaves out the domain. So the second device of its kind on a
+ * platform can only be the second device of that kind on another platform. */
 
 /* A recalled list has no platforms yet. */
 static bool same_platform(const clq_device_entry *a, const clq_device_entry *b) {
@@ -49,13 +50,13 @@ static bool same_platform(const clq_device_entry *a, const clq_device_entry *b) 
     return strcmp(a->info.platform, b->info.platform) == 0;
 }
 
-/* By what both drivers tell: the address, or else the name. */
+/* Compares what both drivers tell: the address if both have one, otherwise the name. */
 static bool same_kind(const clq_device_entry *a, const clq_device_entry *b, bool by_address) {
     if (a->info.type != b->info.type) return false;
     return by_address ? clq_pci_same(a->info.pci, b->info.pci) : strcmp(a->info.name, b->info.name) == 0;
 }
 
-/* How many of the kind of `like` its platform lists before it. */
+/* How many devices of the kind of `other` the platform of `like` lists before `like`. */
 static uint32_t same_before(const clq_system *system, const clq_device_entry *like, const clq_device_entry *other,
                             bool by_address) {
     uint32_t count = 0;
@@ -76,7 +77,7 @@ static clq_status choose(clq_system *system, const clq_device_entry *const *orde
     uint32_t taken = 0;
     for (size_t i = 0; i < system->count && taken < CLQ_REPLICAS_MAX; i++) {
         const clq_device_entry *entry = order[i];
-        if (taken > 0 && class_of(entry) != 0) break; /* GPUs were found, or the one CPU device was */
+        if (taken > 0 && class_of(entry) != 0) break; /* GPUs were found, or the one device of another type was */
         bool known = false;
         for (uint32_t k = 0; k < taken && !known; k++) known = same_device(system, &system->entries[out[k]], entry);
         if (known) continue;
@@ -87,7 +88,8 @@ static clq_status choose(clq_system *system, const clq_device_entry *const *orde
     return CLQ_OK;
 }
 
-/* Shares of a batch are equal: with a GPU in the computer's chip beside a card, all wait for it. */
+/* A GPU is left out if its rate is below this part of the fastest one's. Devices get equal shares of a batch: if an
+ * integrated GPU worked beside a graphics card, all would wait for it. */
 static const double slowest_part = 1.0 / 3;
 
 static bool are_alike(const clq_system *system, const uint32_t *indices, uint32_t count) {

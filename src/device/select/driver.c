@@ -80,7 +80,7 @@ static bool pci_of_nvidia(cl_device_id id, char *out, size_t bytes) {
     return true;
 }
 
-/* AMD's has no domain, also where there are several and the rest of the address is the same in each (MI300A). */
+/* AMD's address has no domain, even if there are several domains with the same rest of the address in each (MI300A). */
 static bool pci_of_amd(cl_device_id id, char *out, size_t bytes) {
     topology_amd at;
     memset(&at, 0, sizeof at);
@@ -142,9 +142,9 @@ void clq_describe_device(cl_platform_id platform, cl_device_id id, clq_device_in
     describe_availability(id, info);
 }
 
-/* PoCL compiles a kernel for the sizes of its launch, and again for any sizes when a program's binary is asked for. By
- * this variable the second serves both: a first run is over in two thirds of the time, and our kernels, most of which
- * take a tile an item, are no slower. */
+/* PoCL compiles a kernel for the sizes of its launch, and again for any sizes when it is asked for a program's binary.
+ * If this variable is 0, the kernel for any sizes serves both. Then a first run is over in two thirds of the time. Our
+ * kernels are no slower, since most of them compute a tile per item. */
 void clq_drivers_prefer(void) {
     static const char name[] = "POCL_WORK_GROUP_SPECIALIZATION";
     if (!clq_environment(name)) (void)clq_environment_set(name, "0");

@@ -1,4 +1,5 @@
-/* What was found out about the machine as a whole: kept beside the list of its devices, valid as long as that is. */
+/* What was found out about the machine as a whole. It is kept beside the list of the machine's devices, and valid as
+ * long as that list. */
 #include "device/internal.h"
 
 static const char folder[] = "choices"; /* of the cache */

@@ -1,7 +1,7 @@
-/* Parts of split devices. A device is split once in a process, and its parts are never released: in PoCL 3.1,
- * clReleaseCommandQueue reads the queue's device after it has released the context, and with it the last reference to
- * the part. That ends the process where a thread of the driver lets go of a command's event after the host has released
- * the queue, the context and the part. */
+/* Parts of split devices. A process splits a device into a number of parts only once, and never releases the parts. The
+ * reason is that clReleaseCommandQueue of PoCL 3.1 reads the queue's device after it has released the context, and with
+ * the context the last reference to the part. That ends the process if a thread of the driver lets go of a command's
+ * event after the host has released the queue, the context and the part. */
 #include "device/internal.h"
 
 typedef struct split {
@@ -12,7 +12,7 @@ typedef struct split {
 } split;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static split *splits; /* under `lock`; what is in it stays as it is */
+static split *splits; /* under `lock`; its entries never change */
 
 uint32_t clq_device_parts_max(const clq_device_entry *entry) {
     cl_device_partition_property kinds[16] = {0};

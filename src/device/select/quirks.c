@@ -1,4 +1,4 @@
-/* What single drivers do otherwise than the specification, or than the others: the one table that code asks by
+/* What single drivers do differently from the specification, or from other drivers. Code asks this one table by
  * clq_device_has_quirk. */
 #include "device/internal.h"
 
@@ -35,7 +35,7 @@ static const clq_quirk_row rows[] = {
      "the first launch of a product by sub-groups compiles for more than two minutes", "PoCL 6.0"},
 };
 
-/* 3 of "OpenCL 3.0 PoCL 3.1 …"; 0: it is not known. */
+/* The major version of PoCL: 3 of "OpenCL 3.0 PoCL 3.1 …"; 0 if it is not known. */
 static unsigned major_version(const char *platform_version) {
     const char *at = strstr(platform_version, "PoCL ");
     unsigned major = 0;

@@ -34,7 +34,7 @@ static clq_status rate_of(clq_device *device, double *out) {
 clq_status clq_system_rate(clq_system *system, uint32_t index, double *gflops) {
     clq_device_entry *entry = &system->entries[index];
     *gflops = NAN;
-    if (!entry->id) return CLQ_OK; /* of a recalled list */
+    if (!entry->id) return CLQ_OK; /* a recalled list has it, and its driver is not open */
     if (entry->rate == 0) {
         double rate = NAN;
         clq_device *device = NULL;
@@ -43,7 +43,7 @@ clq_status clq_system_rate(clq_system *system, uint32_t index, double *gflops) {
         if (status != CLQ_OK || clq_device_lost(device))
             clq_device_close(device);
         else
-            clq_device_close(atomic_exchange(&entry->tested_device, device)); /* for who opens it next */
+            clq_device_close(atomic_exchange(&entry->tested_device, device)); /* kept for whoever opens it next */
         if (status == CLQ_ERROR_MEMORY) return status;
         if (status != CLQ_OK)
             clq_log(CLQ_LOG_WARNING, "how fast %s:%u is cannot be measured: %s", entry->info.driver,

@@ -1,10 +1,11 @@
-/* What the drivers listed last time. The loader opens every driver that is installed, and those of CPUs bring a
- * compiler each: 50 to 90 MB and 0.1 to 0.3 s that a program pays for devices it does not use. A program that knows
- * beforehand which devices it will select looks at the last full list, and where one driver has them all, tells the
- * loader to open that one alone (ocl-icd takes a single file; other loaders are left alone).
+/* What the drivers listed last time. The loader opens every driver that is installed, and each CPU driver brings a
+ * compiler: a program pays 50 to 90 MB and 0.1 to 0.3 s for devices that it does not use. So a program that knows
+ * beforehand which devices it will select looks at the last full list. If one driver has them all, the program tells
+ * the loader to open that driver alone. This works with ocl-icd, which takes a single file; other loaders are left
+ * alone.
  *
- * The list is kept with the program cache and holds as long as nothing changed that devices depend on: the drivers'
- * files, the environment that speaks to drivers, the machine's PCI devices. */
+ * The list is kept with the program cache. It is valid as long as nothing has changed that devices depend on: the
+ * drivers' files, the environment variables that drivers read, the machine's PCI devices. */
 #define _GNU_SOURCE                       /* dladdr; NOLINT(bugprone-reserved-identifier) */
 #define CL_USE_DEPRECATED_OPENCL_1_1_APIS /* clGetExtensionFunctionAddress, without a platform */
 #include "device/internal.h"
@@ -19,7 +20,7 @@
 
 enum { PATH_BYTES = 512, FILES_MAX = 64, ICD_BYTES_MAX = 4096 };
 
-/* One device as it is kept; the whole entry is an array of them. */
+/* One device as it is kept. The whole entry is an array of these. */
 typedef struct kept_device {
     clq_device_info info;
     uint32_t ordinal;
@@ -36,7 +37,7 @@ static const char *const variables[] = {"OCL_",     "OPENCL_", "CL_",    "POCL_"
                                         "AMD_",     "HIP_",    "HSA_",   "ROCR_",     "ZE_",   "SYCL_",   "NEO",
                                         "RUSTICL_", "MESA_",   "LIBGL_", "OCLGRIND_", "LD_"};
 
-/* The entries of a folder in the order of their names; with their sizes and times where those matter. */
+/* Adds the entries of a folder in the order of their names; if `files`, with their sizes and times. */
 static void add_folder(clq_text *text, const char *folder, bool files) {
     struct dirent **names;
     int count = scandir(folder, &names, NULL, alphasort);
@@ -83,7 +84,8 @@ static clq_status list_key(clq_hash128 *out) {
 
 /* ---- which file names which driver ---- */
 
-/* The library that answers for a platform: cl_khr_icd has every object begin with the table of its driver's calls. */
+/* The library that implements a platform. By cl_khr_icd, every object begins with a pointer to the table of its
+ * driver's calls. */
 static bool library_of(cl_platform_id platform, char *out, size_t bytes) {
     void *const *calls;
     void *call;
@@ -98,8 +100,9 @@ static bool library_of(cl_platform_id platform, char *out, size_t bytes) {
     return fits;
 }
 
-/* Whether the vendor file names the library, which is loaded: by its path, or by a name that the linker looks for, such
- * as that of a symbolic link to it (libnvidia-opencl.so.1). The linker itself knows what it has loaded by a name. */
+/* Whether the vendor file names the library, which must be loaded. The file may give the library's path, or a name that
+ * the linker looks for, such as that of a symbolic link (libnvidia-opencl.so.1). So the linker is asked what it has
+ * loaded by that name. */
 static bool names_library(const char *vendor_file, const char *library) {
     void *content;
     size_t bytes;
@@ -117,7 +120,7 @@ static bool names_library(const char *vendor_file, const char *library) {
     return same;
 }
 
-/* False unless it is one file. */
+/* The vendor file that names the library. Returns false unless there is exactly one. */
 static bool vendor_file_of(const char *library, char *out, size_t bytes) {
     struct dirent **names;
     int count = scandir(vendor_folder(), &names, NULL, alphasort), matches = 0;
@@ -153,8 +156,8 @@ static bool describe(const clq_device_entry *entry, kept_device *out) {
            vendor_file_of(out->library, out->vendor_file, sizeof out->vendor_file);
 }
 
-/* ocl-icd's OCL_ICD_VENDORS may be a single file. Asking for the name makes it open all drivers: not to be asked
- * before. */
+/* Whether the loader is ocl-icd, whose OCL_ICD_VENDORS may be a single file. The question makes ocl-icd open all
+ * drivers, so ask only after they were opened. */
 static bool loader_takes_a_file(void) {
     enum { LOADER_VENDOR = 4 }; /* CL_ICDL_VENDOR of cl_loader_info */
     typedef cl_int(CL_API_CALL * tell_loader)(cl_uint what, size_t bytes, void *value, size_t *written);
@@ -166,7 +169,7 @@ static bool loader_takes_a_file(void) {
            strcmp(vendor, "OCL Icd free software") == 0;
 }
 
-/* Whether the cache holds just this, or a word that nothing is to be kept. */
+/* Whether the cache holds just this list, or an entry that says that no list is to be kept (clq_system_forget_list). */
 static bool is_kept(const char *cache_dir, clq_hash128 key, const void *data, size_t bytes) {
     void *kept = NULL;
     size_t kept_bytes = 0;
@@ -203,7 +206,7 @@ clq_status clq_system_check_recalled(const clq_system *system) {
         if (entry->needed && !(entry->id && entry->info.usable)) gone = entry;
     }
     if (!gone) return CLQ_OK;
-    /* The next list of all drivers tells what there is now, so it may be kept. */
+    /* Drops the list, so that the next list of all drivers, which tells what there is now, is kept. */
     if (system->cache_dir) clq_cache_drop(system->cache_dir, list_folder, system->list_key);
     char label[CLQ_LABEL_MAX];
     clq_entry_label(gone, label, sizeof label);
@@ -218,7 +221,7 @@ static bool still_true(const kept_device *kept) {
     return stat_library(&now) && memcmp(&now, kept, sizeof now) == 0;
 }
 
-/* A system of devices that nobody has asked yet: enough to select from. */
+/* Makes a system of the kept devices, whose drivers were not asked yet. It is enough to select from. */
 static clq_status imagine(const kept_device *kept, size_t count, clq_system **out) {
     clq_system *system = clq_alloc(1, sizeof *system);
     clq_device_entry *entries = clq_alloc(count, sizeof *entries);
@@ -234,7 +237,7 @@ static clq_status imagine(const kept_device *kept, size_t count, clq_system **ou
     return CLQ_OK;
 }
 
-/* The one vendor file that the selection needs; NULL where it is not one, or where it is all there are. */
+/* The one vendor file that the selection needs. NULL if it needs several, or if there are no others. */
 static const char *only_file(const clq_devices *devices, const kept_device *kept, size_t count) {
     const char *file = kept[devices->items[0].index].vendor_file;
     for (uint32_t i = 1; i < devices->count; i++)
@@ -270,7 +273,7 @@ clq_status clq_system_recall(const char *spec, clq_system **out) {
     char *cache_dir;
     clq_hash128 key;
     if (clq_environment("CLIQUE_ALL_DRIVERS")) return CLQ_OK;
-    /* Sub-devices: only the driver itself knows how many it can make. */
+    /* A SPEC with sub-devices is not recalled: only the driver itself knows how many it can make. */
     if ((spec && strchr(spec, '/')) || clq_cache_dir(&cache_dir) != CLQ_OK) return CLQ_OK;
     void *kept = NULL;
     size_t bytes = 0;

@@ -12,8 +12,8 @@ enum { WORD_MAX = 32, LIST_MAX = 640 };
 
 typedef struct spec_item {
     char text[2 * WORD_MAX]; /* as written, for messages */
-    char word[WORD_MAX];     /* "" where it is an index */
-    uint32_t index;          /* where word is "" */
+    char word[WORD_MAX];     /* "" if the item is an index */
+    uint32_t index;          /* if word is "" */
     bool has_ordinal;        /* word:ordinal */
     uint32_t ordinal, replicas, parts;
     bool has_part; /* /parts:part, one of them */
@@ -36,14 +36,14 @@ static void list_devices(const clq_system *system, char *out, size_t bytes) {
     }
 }
 
-/* word: of the item, if it is one. */
+/* word: the item's word; "" if the item is an index. */
 static clq_status no_match(const clq_system *system, const char *what, const char *word) {
     char list[LIST_MAX];
     clq_nearest nearest = clq_nearest_of(word);
     for (size_t i = 0; clq_spec_words[i]; i++) clq_nearest_try(&nearest, clq_spec_words[i]);
     for (uint32_t i = 0; i < system->count; i++) clq_nearest_try(&nearest, system->entries[i].info.driver);
     list_devices(system, list, sizeof list);
-    /* A distance of 0: the word is known, and what it names is not there. */
+    /* A distance of 0 means that the word is known, but what it names is not there. */
     if (!nearest.found || nearest.distance == 0)
         return clq_fail(CLQ_ERROR_NO_DEVICE, "no device matches '%s': %s", what, list);
     return clq_fail(CLQ_ERROR_NO_DEVICE, "no device matches '%s': %s; did you mean '%s'?", what, list, nearest.found);
@@ -60,7 +60,7 @@ static clq_status bad_syntax(const clq_system *system, const char *what, const c
 
 /* ---- parsing ---- */
 
-/* Decimal digits at *at, which is moved behind them. */
+/* Reads decimal digits at *at, and moves *at behind them. */
 static bool read_number(const char **at, uint32_t max, uint32_t *out) {
     const char *start = *at;
     uint64_t value = 0;
@@ -78,7 +78,7 @@ static void read_word(const char **at, char *out) {
     out[length] = '\0';
 }
 
-/* NULL, or what is wrong with it. */
+/* Returns NULL, or what is wrong with the item. */
 static const char *parse_item(const char *text, spec_item *out) {
     const char *at = text;
     if (*at == '\0') return "an item is empty";
@@ -109,7 +109,7 @@ static const char *parse_item(const char *text, spec_item *out) {
     return *at == '\0' ? NULL : "there is something behind an item that does not belong there";
 }
 
-/* The item at *at, which is moved to the next one or to NULL. */
+/* Reads the item at *at, and moves *at to the next item; to NULL after the last one. */
 static clq_status next_item(const clq_system *system, const char *spec, const char **at, spec_item *out) {
     *out = (spec_item){.replicas = 1, .parts = 1};
     const char *start = *at + strspn(*at, " \t"), *end = start + strcspn(start, ",");
@@ -132,7 +132,7 @@ static bool matches_word(const clq_device_entry *entry, const char *word) {
 }
 
 static clq_status append(clq_devices *devices, uint32_t index, const spec_item *item) {
-    const uint32_t more = item->has_part ? 1 : item->replicas * item->parts; /* one of these is 1 */
+    const uint32_t more = item->has_part ? 1 : item->replicas * item->parts; /* one of the two is 1 */
     if (more > CLQ_REPLICAS_MAX - devices->count)
         return clq_fail(CLQ_ERROR_ARGUMENT, "devices '%s': more than %d replicas in all", item->text,
                         (int)CLQ_REPLICAS_MAX);
@@ -153,14 +153,14 @@ static clq_status not_usable(const clq_device_entry *entry, const spec_item *ite
                     entry->info.driver, (unsigned)entry->ordinal, entry->info.name, entry->info.reason);
 }
 
-/* A device that was named alone must work. */
+/* Appends a device that was named alone, by its index or as WHAT:k. It must work. */
 static clq_status append_named(clq_devices *devices, uint32_t index, const spec_item *item) {
     CLQ_TRY(clq_system_test_device(devices->system, index));
     const clq_device_entry *entry = &devices->system->entries[index];
     return entry->info.usable ? append(devices, index, item) : not_usable(entry, item);
 }
 
-/* Of several, those that work are taken. */
+/* Appends the devices that match WHAT and work. WHAT:k names one device alone, which must work. */
 static clq_status append_matching(clq_devices *devices, const spec_item *item) {
     clq_system *system = devices->system;
     uint32_t seen = 0, taken = 0;
@@ -205,7 +205,7 @@ static clq_status append_item(clq_devices *devices, const spec_item *item) {
 clq_status clq_devices_select(clq_system *system, const char *spec, clq_devices *out) {
     clq_devices devices = {.system = system};
     const char *at = spec ? spec : CLQ_SPEC_AUTO;
-    /* All of the syntax before the first device is touched. */
+    /* Checks all of the syntax before the first device is touched. */
     for (const char *check = at; check;) {
         spec_item unused;
         CLQ_TRY(next_item(system, at, &check, &unused));

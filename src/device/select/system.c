@@ -15,8 +15,8 @@ static clq_status list_platforms(cl_platform_id *platforms, cl_uint *count) {
     return CLQ_OK;
 }
 
-/* A device is chosen by these, and its driver's peculiarities are known by its platform: without them it is not used.
- */
+/* Devices are chosen by these properties, and the quirks of a driver are known by its platform's name. A device without
+ * them is not used. */
 static void check_description(clq_device_info *info) {
     const char *missing = !info->platform[0]       ? "its platform's name"
                           : !info->name[0]         ? "its name"
@@ -28,7 +28,7 @@ static void check_description(clq_device_info *info) {
     clq_log(CLQ_LOG_WARNING, "device %u is not used: %s", (unsigned)info->index, info->reason);
 }
 
-/* Where a recalled system knows the device already, its place there; else one at the end. */
+/* The entry for a device. A recalled system may have one for the device already. Otherwise makes one at the end. */
 static clq_device_entry *place_of(clq_system *system, const clq_device_info *info, uint32_t ordinal) {
     for (size_t i = 0; i < system->count; i++) {
         clq_device_entry *entry = &system->entries[i];
@@ -36,7 +36,7 @@ static clq_device_entry *place_of(clq_system *system, const clq_device_info *inf
             strcmp(entry->info.name, info->name) == 0)
             return entry;
     }
-    if (system->recalled) clq_system_forget_list(system); /* it is not the machine that was listed */
+    if (system->recalled) clq_system_forget_list(system); /* the machine is not what it was when it was listed */
     return &system->entries[system->count++];
 }
 
@@ -70,7 +70,8 @@ static clq_status add_platform(clq_system *system, cl_platform_id platform) {
     cl_device_id ids[DEVICES_MAX];
     cl_uint count = 0;
     cl_int error = clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, DEVICES_MAX, ids, &count);
-    /* A driver without hardware answers CL_DEVICE_NOT_FOUND, a broken one anything: the others still serve. */
+    /* A driver without hardware answers CL_DEVICE_NOT_FOUND, and a broken driver anything. The other drivers still
+     * serve. */
     if (error == CL_DEVICE_NOT_FOUND) return CLQ_OK;
     if (error != CL_SUCCESS || count == 0) {
         char name[CLQ_NAME_MAX];
@@ -160,7 +161,7 @@ void clq_entry_label(const clq_device_entry *entry, char *out, size_t bytes) {
     (void)snprintf(out, bytes, "%s:%u (%.160s)", entry->info.driver, (unsigned)entry->ordinal, entry->info.name);
 }
 
-/* A limit is about what is used afterwards: it says nothing of the device. */
+/* Tests the device without the caller's memory limit: the limit is for later use, and says nothing of the device. */
 static clq_status test_without_limit(clq_device *device, clq_device_info *info) {
     const uint64_t budget = device->memory_budget;
     device->memory_budget = CLQ_MAX(budget, info->global_mem_bytes);
@@ -176,23 +177,23 @@ clq_status clq_system_test_device(clq_system *system, size_t index) {
     clq_device *device = NULL;
     clq_status status = clq_device_open(system, (clq_device_choice){(uint32_t)index, 0, 1}, &device);
     if (status == CLQ_OK) status = test_without_limit(device, info);
-    if (status == CLQ_OK) { /* the test may have found that its memory is not to be used as the host's */
+    if (status == CLQ_OK) { /* the test may have found that the device's memory is not to be used as the host's */
         info->host_unified = device->info.host_unified;
         info->fine_grain_svm = device->info.fine_grain_svm;
     }
     if (status == CLQ_OK && info->usable)
-        atomic_store(&entry->tested_device, device); /* most likely it is opened next: with a compiler that is warm */
+        atomic_store(&entry->tested_device, device); /* it is most likely opened next, with a warm compiler */
     else
         clq_device_close(device);
     if (status == CLQ_ERROR_MEMORY) return status;
-    /* Whatever else went wrong went wrong on the device, which is then not one to use. */
+    /* Any other failure is the device's, which is then not used. */
     if (status != CLQ_OK) {
         info->usable = false;
         (void)snprintf(info->reason, sizeof info->reason, "%s", clq_error_detail());
     }
     entry->tested = true;
     if (info->usable) return CLQ_OK;
-    clq_system_forget_list(system); /* among all drivers' there may be one that works */
+    clq_system_forget_list(system); /* another driver's device may work */
     clq_log(CLQ_LOG_WARNING, "%s:%u is not used: %s", info->driver, (unsigned)entry->ordinal, info->reason);
     return CLQ_OK;
 }
@@ -205,7 +206,7 @@ clq_device *clq_system_take_tested(clq_system *system, uint32_t index) {
 clq_status clq_system_test_devices(clq_system *system) {
     for (size_t i = 0; i < system->count; i++) {
         CLQ_TRY(clq_system_test_device(system, i));
-        clq_device_close(clq_system_take_tested(system, (uint32_t)i)); /* whoever wants all wants to know, not to use */
+        clq_device_close(clq_system_take_tested(system, (uint32_t)i)); /* the caller wants results, not devices */
     }
     return CLQ_OK;
 }

@@ -1,6 +1,6 @@
-/* GPUs that the machine has and no OpenCL driver lists: found on the PCI bus, or by their device files, held against
- * the list of devices, and told with what is missing. A program that falls back to the CPU beside a GPU is slow, and
- * nothing else would say so. */
+/* Finds GPUs that the machine has and no OpenCL driver lists. GPUs are found on the PCI bus or by their device files,
+ * and compared with the list of devices. Each unlisted GPU is reported with what is missing. A program that falls back
+ * to the CPU beside a GPU is slow, and nothing else would say why. */
 #define _GNU_SOURCE /* faccessat's AT_EACCESS; NOLINT(bugprone-reserved-identifier) */
 #include "device/internal.h"
 
@@ -17,9 +17,9 @@ typedef struct vendor {
     const char *name, *in_text; /* as a driver's tag and in CL_DEVICE_VENDOR */
     unsigned id;
     const char *in_icd, *rusticl; /* part of the library's name in a vendor file; Mesa's driver for RUSTICL_ENABLE */
-    const char *file;             /* a device file by which it is known where the PCI bus is hidden; or NULL */
-    /* What to do where the kernel has no render node for the GPU, where its device file is missing, where no driver is
-     * installed, and where the driver does not list the GPU. */
+    const char *file;             /* a device file that tells of a GPU even if the PCI bus is hidden; or NULL */
+    /* What to do if the kernel has no render node for the GPU, if its device file is missing, if no driver is
+     * installed, and if the driver does not list the GPU. */
     const char *load, *give, *install, *silent;
 } vendor;
 
@@ -46,7 +46,7 @@ typedef struct gpu {
 } gpu;
 
 typedef struct machine {
-    const char *root;    /* in front of all paths; "" */
+    const char *root;    /* in front of all paths; "": the machine's own */
     bool vendors_chosen; /* the user chooses by OCL_ICD_VENDORS which drivers there are */
     gpu gpus[GPUS_MAX];
     size_t count;
@@ -60,7 +60,7 @@ static bool may(const machine *m, const char *path, int mode) {
     return faccessat(AT_FDCWD, whole, mode, AT_EACCESS) == 0;
 }
 
-/* The hexadecimal number in a file of a PCI device; 0 where there is none. */
+/* The hexadecimal number in a file of a PCI device; 0 if there is none. */
 static unsigned number_in(const machine *m, const char *pci, const char *name) {
     char path[PATH_BYTES];
     unsigned number = 0;
@@ -72,7 +72,7 @@ static unsigned number_in(const machine *m, const char *pci, const char *name) {
     return number;
 }
 
-/* The name of the kernel's driver of a PCI device; "" where it has none. */
+/* The name of the kernel's driver of a PCI device; "" if it has none. */
 static void kernel_driver(const machine *m, const char *pci, char *out, size_t bytes) {
     char path[PATH_BYTES], target[PATH_BYTES];
     (void)snprintf(path, sizeof path, "%s/sys/bus/pci/devices/%s/driver", m->root, pci);
@@ -82,7 +82,7 @@ static void kernel_driver(const machine *m, const char *pci, char *out, size_t b
     (void)snprintf(out, bytes, "%.63s", base ? base + 1 : target);
 }
 
-/* Calls `visit` with each name in the folder, in order, until it returns true: then so does this. */
+/* Calls `visit` with each name in the folder, in order, until it returns true. Returns whether it did. */
 static bool any_in(const machine *m, const char *folder, bool (*visit)(const char *name, void *context),
                    void *context) {
     char whole[PATH_BYTES];
@@ -100,8 +100,9 @@ static bool any_in(const machine *m, const char *folder, bool (*visit)(const cha
 
 /* ---- what there is ---- */
 
-/* Display controllers, and AMD's accelerators (Intel's of that class compute no OpenCL). Not those that were given to a
- * virtual machine or may be, nor what the kernel serves by radeon, which is too old. */
+/* The vendor of a PCI device that is a GPU; otherwise NULL. GPUs are display controllers, and AMD's accelerators
+ * (Intel's of that class compute no OpenCL). Not counted are GPUs that were or may be given to a virtual machine, and
+ * GPUs that the kernel serves by radeon, which is too old. */
 static const vendor *vendor_of(const machine *m, const char *pci) {
     char driver[64], physical[PATH_BYTES];
     unsigned class = number_in(m, pci, "class") >> 16;
@@ -144,8 +145,8 @@ static bool is_listed_as(const clq_device_info *info, const gpu *g, bool by_addr
     return strcmp(info->driver, g->vendor->name) == 0 || strstr(info->vendor, g->vendor->in_text) != NULL;
 }
 
-/* A device of the list is one GPU; those whose drivers tell no address are some GPU of their vendor. Usable or not: the
- * list tells that itself. */
+/* Matches each listed device with one GPU: by address, or, if a driver tells no address, with some GPU of its vendor. A
+ * device that is not usable is matched, too, since the list itself tells why. */
 static void match(const clq_system *system, machine *m, bool by_address, bool *taken) {
     for (size_t k = 0; k < m->count; k++)
         for (size_t i = 0; i < CLQ_MIN(system->count, (size_t)LISTED_MAX) && !m->gpus[k].listed; i++) {
@@ -190,7 +191,8 @@ static bool is_registered(const machine *m, const char *library) {
     return any_in(m, vendor_folder, names_library, &s);
 }
 
-/* NVIDIA's library, where the vendor file may be missing: container runtimes mount libraries alone. NULL: none. */
+/* NVIDIA's library; NULL if there is none. It may be there without a vendor file: container runtimes mount libraries
+ * alone. */
 static const char *nvidia_library(const machine *m) {
     static const char *const places[] = {"/usr/lib/x86_64-linux-gnu/libnvidia-opencl.so.1",
                                          "/usr/lib/aarch64-linux-gnu/libnvidia-opencl.so.1",
@@ -210,7 +212,7 @@ static void say(clq_unlisted *out, const char *remedy, const char *reason, ...) 
     (void)snprintf(out->remedy, sizeof out->remedy, "%s", remedy);
 }
 
-/* False where the file is there and may be opened. */
+/* Returns false if the file is there and may be opened. Otherwise *out says what to do. */
 static bool lacks_file(const machine *m, const char *path, const char *give, const char *permit, clq_unlisted *out) {
     if (!may(m, path, F_OK))
         say(out, give, "there is no %s", path);
@@ -258,7 +260,7 @@ static void explain(const machine *m, const gpu *g, clq_unlisted *out) {
 }
 
 size_t clq_system_unlisted(const clq_system *system, const char *root, clq_unlisted *out, size_t capacity) {
-    /* A recalled list sets OCL_ICD_VENDORS itself. */
+    /* If the list was recalled, not the user but Clique has set OCL_ICD_VENDORS. */
     machine m = {.root = root, .vendors_chosen = !system->recalled && clq_environment("OCL_ICD_VENDORS")};
     bool taken[LISTED_MAX] = {false};
     size_t count = 0;
