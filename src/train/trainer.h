@@ -132,7 +132,8 @@ size_t clq_trainer_batches_of_update(const clq_trainer *trainer);
 void clq_trainer_forget_accumulated(clq_trainer *trainer);
 /* After an update: compares the replicas' weights if that is due (clq_trainer_config.check_replicas). */
 clq_status clq_trainer_check_replicas(clq_trainer *trainer);
-/* Before rows are reused, as by an evaluation: saves the last step's sums for clq_step_read. */
+/* Saves the last step's sums for clq_step_read. Called before rows of metrics are reused or cleared, as by an
+ * evaluation. */
 clq_status clq_trainer_keep_last_step(clq_trainer *trainer);
 /* Copies all variables into one block, which the caller frees with clq_free. *values: NULL, or the block of an earlier
  * call, which is freed. */
