@@ -1,10 +1,10 @@
-/* Metrics that are matrices of counts: no numbers among others, but read by themselves. */
+/* Metrics that are matrices of counts. They are not among the other metrics' numbers, but are read separately. */
 #include "train/trainer.h"
 
 #include <math.h>
 #include <string.h>
 
-/* In the order of their names. */
+/* Finds the places of matrices, in the order of matrix_names. */
 clq_status clq_trainer_set_matrices(clq_trainer *trainer) {
     size_t at = 0, count = 0;
     for (uint32_t i = 0; i < trainer->model->output_count; i++) {
@@ -34,7 +34,7 @@ clq_status clq_trainer_take_matrix(const clq_trainer *trainer, const double *tot
     const char *name;
     size_t classes;
     CLQ_TRY(clq_trainer_matrix(trainer, index, &name, &classes));
-    /* Totals are whole numbers, but for those of batches that not all replicas computed. */
+    /* Totals are whole numbers, except if some replicas did not compute a batch. */
     for (size_t i = 0; i < classes * classes; i++) counts[i] = (uint64_t)round(totals[trainer->matrices[index].at + i]);
     return CLQ_OK;
 }

@@ -1,4 +1,4 @@
-/* What a trainer measures: its loss over the model's output, and metrics by name, as Keras resolves them. */
+/* What a trainer measures: the losses of the model's outputs, and metrics, whose names are resolved as in Keras. */
 #include "train/words.h"
 
 #include <float.h>
@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The table of metrics with "accuracy" in front. */
+/* Names of metrics: 0 is "accuracy", i is row i - 1 of the table. */
 static const char *metric_name(size_t i) {
     return i == 0 ? "accuracy" : clq_metric_row_of((clq_metric_kind)(i - 1))->name;
 }
@@ -25,9 +25,10 @@ static void list_metric(size_t i, clq_option keys[CLQ_LISTED_KEYS_MAX]) {
 
 const clq_listing clq_listed_metrics = {.name = listed_metric, .alias = metric_alias, .keys = list_metric};
 
-static const clq_option no_keys[] = {{0}}; /* of "accuracy" */
+static const clq_option no_keys[] = {{0}}; /* "accuracy" takes none */
 
-/* Keras's "accuracy" goes by shapes: binary where the output's last axis has one value. So does a confusion matrix. */
+/* Finds a metric by its text. As in Keras, "accuracy" depends on shapes: it is binary if the output's last axis has one
+ * value, unless targets are class numbers. The same holds for a confusion matrix. */
 static clq_status find_metric(const char *text, const clq_loss_row *loss, size_t last, clq_metric_kind *out,
                               float *number) {
     const bool index = loss->target == CLQ_TARGET_INDEX;
@@ -51,7 +52,7 @@ static clq_status find_metric(const char *text, const clq_loss_row *loss, size_t
     return CLQ_OK;
 }
 
-/* The name of the next value, or matrix, that is told: with several outputs behind the output's own. */
+/* Adds the name of the next value or matrix. With several outputs, it begins with the output's name. */
 static clq_status add_name(const clq_trainer *trainer, size_t output, const char *name,
                            char names[][CLQ_VALUE_NAME_MAX], unsigned *count) {
     char *to = names[*count];
@@ -97,13 +98,13 @@ static clq_status add_metrics(clq_trainer *trainer, size_t output, const char *n
     }
 }
 
-/* By its words alone: what it is of one value for an output tells later. */
+/* Checks a metric by its text alone. Which metric it is for an output with one value is decided later. */
 static clq_status check_metric(const char *text) {
     clq_words words;
     double value;
     CLQ_TRY(clq_parse_words("metric", text, 1 + clq_metric_count(), metric_name, metric_alias, &words));
     clq_metric_kind kind = words.kind == 0 ? CLQ_METRIC_CATEGORICAL_ACCURACY : (clq_metric_kind)(words.kind - 1);
-    if (kind == CLQ_METRIC_CONFUSION) kind = CLQ_METRIC_BINARY_CONFUSION; /* which has the keys of both */
+    if (kind == CLQ_METRIC_CONFUSION) kind = CLQ_METRIC_BINARY_CONFUSION; /* it takes the keys of both */
     return clq_set_values("metric", text, &words, words.kind == 0 ? no_keys : clq_metric_row_of(kind)->options, &value);
 }
 
@@ -126,9 +127,9 @@ static bool goes_by_rows(const clq_loss_problem *loss) {
     return any;
 }
 
-/* Rows are kept of many steps, on each device. */
+/* Limits the width of a row, as each device keeps the rows of many steps. */
 static clq_status check_width(const clq_trainer *trainer) {
-    size_t width = 0; /* classes times classes can be more than an unsigned, which clq_trainer_width adds up in */
+    size_t width = 0; /* classes * classes may overflow an unsigned, the type of clq_trainer_width */
     for (uint32_t i = 0; i < trainer->model->output_count; i++) {
         const clq_loss_problem *loss = &trainer->losses[i];
         width += clq_loss_sums(loss);
@@ -171,7 +172,7 @@ static clq_status set_output(clq_trainer *trainer, size_t output, const clq_outp
     if (!mask) return CLQ_OK;
     loss->mask_steps = trainer->model->tensors[mask - 1].elements;
     if (rows) return CLQ_OK;
-    loss->rows = loss->mask_steps; /* means of values may be taken step by step */
+    loss->rows = loss->mask_steps; /* a mean over values may be computed step by step */
     loss->classes = elements / loss->mask_steps;
     return CLQ_OK;
 }
@@ -182,7 +183,8 @@ clq_output_config clq_output_config_default(const char *name) {
     return (clq_output_config){.name = name, .loss = clq_loss_default(CLQ_LOSS_SPARSE_CATEGORICAL), .weight = 1};
 }
 
-/* Values of a validation have "val_" in front: val_loss, val_OUTPUT_loss. */
+/* Whether values of this output could be mistaken for a validation's, which begin with "val_": val_loss,
+ * val_OUTPUT_loss. */
 static bool is_like_a_validation(const clq_model *model, const char *name) {
     bool like = strcmp(name, "val") == 0;
     for (size_t i = 0; i < model->output_count && strncmp(name, "val_", 4) == 0; i++)
@@ -256,7 +258,7 @@ static clq_status set_class_weights(clq_trainer *trainer, const clq_trainer_conf
     return CLQ_OK;
 }
 
-/* How many classes the one output tells apart; 0: any number, of a loss of values. */
+/* How many classes the model's single output distinguishes; 0: any number, as its loss compares values. */
 static size_t classes_of(const clq_trainer *trainer) {
     const clq_loss_problem *loss = &trainer->losses[0];
     const size_t values = clq_model_output(trainer->model, 0)->elements;
@@ -302,7 +304,7 @@ void clq_trainer_tell(const clq_trainer *trainer, const double *totals, size_t s
         const double mean = *totals++ / count;
         sum += (double)p->weight * mean;
         if (outputs > 1) metrics->values[metrics->count++] = mean;
-        const double *bins = totals + clq_loss_sums(p) - 1, counting = bins[-1]; /* the last sum with a mask */
+        const double *bins = totals + clq_loss_sums(p) - 1, counting = bins[-1]; /* with a mask: the last sum */
         for (unsigned k = 0; k < p->metric_count; k++) {
             const clq_metric_row *row = clq_metric_row_of(p->metrics[k]);
             const size_t bin_count = clq_metric_bins(p, k);
@@ -320,7 +322,7 @@ void clq_trainer_tell(const clq_trainer *trainer, const double *totals, size_t s
 }
 
 double clq_metric_value(const clq_metric_values *metrics, const char *name) {
-    const unsigned count = CLQ_MIN(metrics->count, (unsigned)CLQ_METRIC_VALUES_MAX); /* the struct may be a caller's */
+    const unsigned count = CLQ_MIN(metrics->count, (unsigned)CLQ_METRIC_VALUES_MAX); /* a caller may have made it */
     for (unsigned i = 0; i < count; i++)
         if (strcmp(metrics->names[i], name) == 0) return metrics->values[i];
     return (double)NAN;

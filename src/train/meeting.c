@@ -5,9 +5,9 @@
 static const double every_s = 0.25;
 enum { EVERY_MOST = 1 << 20 };
 
-/* What each process brings. */
+/* What each process says at a meeting. */
 typedef struct wishes {
-    uint64_t every; /* rank 0's counts */
+    uint64_t every; /* updates until the next meeting; rank 0's counts */
     uint8_t stops, interrupts;
 } wishes;
 
@@ -19,7 +19,7 @@ static clq_status agree_on_data(const clq_meeting *meeting, const clq_dataset *t
                            clq_hash128_of(both, sizeof both, 0));
 }
 
-/* Before the first update they are of the same bits, whatever the devices are. */
+/* Compares weights before the first update only: then they have the same bits on any device. */
 static clq_status agree_on_weights(const clq_meeting *meeting) {
     float *values = NULL;
     size_t count = 0;
@@ -70,7 +70,8 @@ clq_status clq_meeting_take(clq_meeting *meeting, clq_status status) {
 
 bool clq_meeting_is_due(clq_meeting *meeting) { return meeting->world && --meeting->left == 0; }
 
-/* At most twice as many as before: the first updates compile. */
+/* Updates until the next meeting: at most twice as many as before, as the first updates compile kernels and take
+ * long. */
 static uint64_t next_every(const clq_meeting *meeting, double now) {
     const uint64_t done = meeting->every - meeting->left;
     const double most = 2.0 * (double)meeting->every, passed_s = CLQ_MAX(now - meeting->held_at, 1e-9);
@@ -79,7 +80,7 @@ static uint64_t next_every(const clq_meeting *meeting, double now) {
     return (uint64_t)CLQ_MIN(CLQ_MAX(CLQ_MIN(wanted, most), 1.0), (double)EVERY_MOST);
 }
 
-/* Of the first that wants it. */
+/* Returns this process's own wish, or a failure that names the first process that wants to end the fit. */
 static clq_status interrupted(clq_meeting *meeting, const wishes *all) {
     unsigned r = 0;
     meeting->is_interrupted = true;

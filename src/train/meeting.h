@@ -1,6 +1,7 @@
-/* A fit over several processes. They decide together at meetings: behind a number of updates that the meeting before
- * has fixed, about four times a second, and behind each epoch. There each says what it wants, and what one wants all
- * do. A fit of one process has no meetings. Private to train. */
+/* A fit over several processes. The processes decide together at meetings, about four times a second: each meeting
+ * fixes after how many updates the next one is held. There is also a meeting after each epoch. At a meeting each
+ * process says whether it wants to end the fit; if one does, all do. A fit of one process has no meetings. Private to
+ * train. */
 #ifndef CLQ_TRAIN_MEETING_H
 #define CLQ_TRAIN_MEETING_H
 
@@ -9,28 +10,29 @@
 typedef struct clq_meeting {
     clq_trainer *trainer;
     clq_world *world;     /* NULL: one process */
-    uint64_t every, left; /* updates between two meetings, and until the next */
-    double held_at;       /* the last one, or the beginning of the epoch behind it; clq_now */
-    clq_error wish;       /* INTERRUPTED: this process wants to end the fit so */
-    bool stops;           /* all have agreed that the fit ends with CLQ_OK, */
-    bool is_interrupted;  /* or with INTERRUPTED */
+    uint64_t every, left; /* updates from one meeting to the next; those left until then */
+    double held_at;       /* clq_now of the last meeting, or of a later epoch's start */
+    clq_error wish;       /* INTERRUPTED: this process wants to end the fit with this error */
+    bool stops;           /* all have agreed that the fit ends with CLQ_OK */
+    bool is_interrupted;  /* all have agreed that the fit ends with INTERRUPTED */
 } clq_meeting;
 
-/* Checks that all processes begin the same fit. Errors: MISMATCH (another config, other weights or data), and those of
- * the world. */
+/* Checks that all processes begin the same fit. Errors: MISMATCH (configs, weights or data differ), and those of the
+ * world. */
 clq_status clq_meeting_open(clq_meeting *meeting, clq_trainer *trainer, const clq_dataset *train,
                             const clq_fit_config *config);
-/* status: of a callback. With several processes INTERRUPTED is kept for the next meeting, and the result is OK. */
+/* Takes a status, such as a callback's. With several processes, keeps INTERRUPTED for the next meeting, and returns OK.
+ * Returns any other status. */
 clq_status clq_meeting_take(clq_meeting *meeting, clq_status status);
-/* Counts an update: called once behind each. Whether to hold a meeting now. */
+/* Counts an update: called once after each. Returns whether to hold a meeting now. */
 bool clq_meeting_is_due(clq_meeting *meeting);
-/* Errors: INTERRUPTED, on all, if any process wants it; and those of the world. */
+/* Holds a meeting. Errors: INTERRUPTED (on all processes, if any wants it), MEMORY, and those of the world. */
 clq_status clq_meeting_hold(clq_meeting *meeting);
-/* Whether the fit is to end: as agreed, or in one process as clq_fit_stop was called. */
+/* Whether the fit is to end: with several processes if they have agreed on it, with one if clq_fit_stop was called. */
 bool clq_meeting_stops(const clq_meeting *meeting);
-/* Whether all processes have the failure `status`, and can go on with one another. */
+/* Whether all processes have the failure `status`, so that they can still work together. */
 bool clq_meeting_agreed(const clq_meeting *meeting, clq_status status);
-/* Ends the world behind a failure that is of this process alone: the others wait for it in vain. Returns `status`. */
+/* Ends the world after a failure of this process alone, for which the others would wait in vain. Returns `status`. */
 clq_status clq_meeting_close(const clq_meeting *meeting, clq_status status);
 
 #endif

@@ -1,4 +1,4 @@
-/* Loss and metrics over many batches: they stay on the devices until all rows are in use or somebody asks. */
+/* Loss and metrics over many batches. Their rows stay on the devices until all rows are in use, or somebody asks. */
 #include "train/trainer.h"
 
 #include <math.h>
@@ -34,12 +34,12 @@ static clq_status read_rows(clq_trainer *trainer, bool failed, uint32_t first, u
     return clq_strategy_failure(trainer->strategy);
 }
 
-/* Whether the next row is of a step that no replica failed to get to. */
+/* Whether the next row is of a step that every replica has handed to its device. */
 static bool is_of_finished_step(const clq_fit_log *log, const clq_trainer *trainer) {
     return log->filled < log->noted && log->steps[log->filled].step <= clq_strategy_steps_done(trainer->strategy);
 }
 
-/* Said once in a fit. */
+/* Warns of a loss that is not finite, once in a fit. */
 static void notice_divergence(const clq_metrics *metrics, clq_trainer *trainer, size_t slot, const double *row) {
     double loss;
     clq_metric_values values;
@@ -53,8 +53,9 @@ static void notice_divergence(const clq_metrics *metrics, clq_trainer *trainer, 
             (unsigned long long)trainer->diverged);
 }
 
-/* What the log tells is of all processes: `count` rows from slot `first` on, and their squares. *out: `rows`, or what
- * is the caller's to free. After a failure there are no other processes. */
+/* For the log, adds up `count` rows from slot `first` on, and their squares, over all processes. *out: `rows` if there
+ * is nothing to add up; otherwise a copy, which the caller frees. After a failure the other processes cannot be
+ * asked. */
 static clq_status take_rows_of_all(const clq_metrics *metrics, const clq_trainer *trainer, bool failed, uint32_t first,
                                    uint32_t count, double *rows, float *squares, double **out) {
     const size_t values = (size_t)count * clq_trainer_width(trainer);
@@ -67,7 +68,7 @@ static clq_status take_rows_of_all(const clq_metrics *metrics, const clq_trainer
     return clq_strategy_add_up_rows(trainer->strategy, first, count, *out, squares);
 }
 
-/* All rows that were not collected yet; where the strategy failed, those that can be rescued. */
+/* Collects all rows that were not collected yet; if the strategy failed, those that can be rescued. */
 static clq_status take_rows(clq_metrics *metrics, clq_trainer *trainer, bool failed) {
     const uint32_t first = (uint32_t)(metrics->first % CLQ_METRIC_SLOTS);
     const unsigned width = clq_trainer_width(trainer);

@@ -1,4 +1,4 @@
-/* Mixed precision, as trainers are told of it. */
+/* Mixed precision in a trainer's config, and its loss scale. */
 #include "train/trainer.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* What callbacks watch: a figure of each epoch, and the best one so far. */
+/* What callbacks watch: a value of each epoch, and the best value so far. */
 #include "train/callbacks.h"
 #include "train/words.h"
 
@@ -20,19 +20,20 @@ double clq_epoch_value(const clq_epoch_info *info, const char *name) {
     return strcmp(name, "loss") == 0 ? totals->loss : clq_metric_value(&totals->metrics, name);
 }
 
-/* Of the name's `length` first bytes, those in front of the word that ends them, where nothing or an output's name is
- * in front of it. SIZE_MAX: it does not end them. */
+/* If the word ends the first `length` bytes of the name, alone or after an output's name and '_': how many bytes come
+ * before the word. Otherwise SIZE_MAX. */
 static size_t find_end(const char *name, size_t length, const char *word) {
     const size_t own = word ? strlen(word) : 0;
     if (own == 0 || own > length || strncmp(name + length - own, word, own) != 0) return SIZE_MAX;
     return own == length || name[length - own - 1] == '_' ? length - own : SIZE_MAX;
 }
 
-/* By the row of the metric, behind which its number may be: "out_recall:threshold=0.7". What an output is called says
- * nothing: the longest name is the metric's own. A loss is of no row. */
+/* Whether higher values are better, by the metric's row. A number may follow the metric's name:
+ * "out_recall:threshold=0.7". Several rows may match, as an output's name can end like a metric's: the longest match is
+ * the metric. A loss has no row: lower is better. */
 static bool is_better_high(const char *name) {
     const char *number = strrchr(name, ':');
-    if (number && !strchr(number, '=')) number = NULL; /* an output's name may have one */
+    if (number && !strchr(number, '=')) number = NULL; /* this ':' is part of an output's name */
     const size_t length = number ? (size_t)(number - name) : strlen(name);
     size_t found = CLQ_MIN(find_end(name, length, "accuracy"), find_end(name, length, "acc"));
     bool high = found != SIZE_MAX;
@@ -104,7 +105,8 @@ static clq_status check_name(const clq_watch *watch, const clq_trainer *trainer,
     return status;
 }
 
-/* By names: "loss", "val_loss", "OUTPUT_loss". What a metric is its name tells, but for whose labels it compares. */
+/* Whether a value is a loss, by its name: "loss", "val_loss", "OUTPUT_loss". The name of a metric says all about it
+ * except whose labels it compares. */
 static bool is_loss(const char *name) { return find_end(name, strlen(name), "loss") != SIZE_MAX; }
 
 static clq_status hash_figure(const clq_watch *watch, const clq_trainer *trainer, const clq_dataset *tested,
@@ -144,7 +146,7 @@ bool clq_watch_has_value(const clq_watch *watch, const clq_epoch_info *info) {
     return (is_validation(watch->monitor.name) ? info->validation : info->train).samples > 0;
 }
 
-/* In Keras's order of additions, so that ties come out alike. */
+/* Computes in the same order as Keras, so that ties have the same result. */
 bool clq_watch_improves(const clq_watch *watch, double value, double than) {
     const double delta = watch->monitor.min_delta;
     return watch->monitor.mode == CLQ_MONITOR_MIN ? value + delta < than : value - delta > than;
@@ -183,7 +185,7 @@ json_t *clq_watch_save(const clq_watch *watch, json_t *document) {
     return NULL;
 }
 
-/* States of earlier versions do not tell what they watched. */
+/* Whether the state is of another monitor or mode. States of earlier versions do not say what they watched. */
 static bool watches_another(const json_t *document, const clq_watch *watch) {
     const char *name = json_string_value(json_object_get(document, "monitor"));
     const char *mode = json_string_value(json_object_get(document, "mode"));

@@ -1,4 +1,4 @@
-/* Several optimizers of a trainer: whose variables are whose, and their learning rates. */
+/* A trainer's optimizers: which variables each optimizer updates, and their learning rates. */
 #include "train/trainer.h"
 
 #include <string.h>
@@ -19,7 +19,8 @@ static clq_status refuse(const clq_model *model, const char *word, size_t length
         clq_model_name(model), (int)length, word, model->variable_count ? model->variables[0].name : "none");
 }
 
-/* What a word of optimizer `number` names and nobody has yet. Some variable it has to name. */
+/* Gives optimizer `number` the variables that a word names, unless they have an optimizer already. The word must name
+ * at least one variable. */
 static clq_status give(const clq_model *model, const char *word, size_t length, uint8_t number,
                        clq_treatment *treatments) {
     bool any = false;
@@ -50,7 +51,7 @@ static clq_status give_all(const clq_model *model, const clq_optimizer_config *c
         config->variables);
 }
 
-/* "adam; dense*=sgd": what checkpoints tell trainings apart by. */
+/* Makes the text that a checkpoint's must equal: "adam; dense*=sgd". */
 static clq_status describe(clq_trainer *trainer, const clq_trainer_config *config) {
     clq_text text = {0};
     clq_text_add(&text, "%s", clq_optimizer_row_of(config->optimizer.kind)->name);

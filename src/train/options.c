@@ -1,4 +1,4 @@
-/* Optimizers, losses and strategies by name, and their text forms; with Keras's defaults. */
+/* Optimizers, losses and strategies by name and as texts, with Keras's defaults. */
 #include "train/trainer.h"
 #include "train/words.h"
 
@@ -67,7 +67,7 @@ clq_loss clq_loss_default(clq_loss_kind kind) {
 }
 
 enum { LOSS_KEYS = 6 };
-/* member: where the value is in a clq_loss: a bool of a flag, else a double. */
+/* member: the value's offset in a clq_loss. The value is a bool if the option is a flag, otherwise a double. */
 static const struct loss_key {
     unsigned taken;
     clq_option option;
@@ -93,7 +93,8 @@ static void set_member(clq_loss *loss, const struct loss_key *key, double value)
         *(double *)(void *)at = value;
 }
 
-/* The keys that a loss takes, and as options, behind which a row has no key. */
+/* The keys that a loss takes, as rows of loss_keys and as options with values. An option without a key ends
+ * `options`. */
 typedef struct loss_options {
     const struct loss_key *keys[LOSS_KEYS];
     clq_option options[LOSS_KEYS + 1];
@@ -144,7 +145,7 @@ const clq_listing clq_listed_losses = {.name = listed_loss, .alias = loss_alias,
 
 enum { CLASSES_MOST = 1 << 24 };
 
-/* One C=W. */
+/* Reads one CLASS=WEIGHT. */
 static clq_status parse_class_weight(const char *text, const char *at, size_t length, uint64_t *class, double *weight) {
     char word[CLQ_WORD_MAX];
     char *value = clq_copy_word(word, at, length) ? strchr(word, '=') : NULL;
@@ -166,7 +167,7 @@ clq_status clq_class_weights_parse(const char *text, double *weights, size_t *co
         uint64_t class;
         double weight;
         CLQ_TRY(parse_class_weight(text, at, length, &class, &weight));
-        for (; weights && most <= class; most++) weights[most] = (double)NAN; /* none yet */
+        for (; weights && most <= class; most++) weights[most] = (double)NAN; /* no weight yet */
         if (weights && !isnan(weights[class]))
             return clq_fail(CLQ_ERROR_ARGUMENT, "class weights '%.80s': class %zu is given twice", text,
                             (size_t) class);
@@ -183,7 +184,7 @@ clq_status clq_class_weights_parse(const char *text, double *weights, size_t *co
 
 /* ---- strategies ---- */
 
-/* tf.distribute's name of mirrored over several processes; in one process it is mirrored over that one's devices. */
+/* tf.distribute's name for mirrored over several processes. In a single process it means mirrored over its devices. */
 static const char *strategy_alias(size_t kind) { return kind == CLQ_STRATEGY_MIRRORED ? "multiworker" : NULL; }
 
 static const clq_option no_keys[] = {{0}}, of_pipeline[] = {{"stages", 0, 1, CLQ_REPLICAS_MAX, CLQ_WHOLE}, {0}};
@@ -268,7 +269,7 @@ clq_status clq_compression_parse(const char *text, clq_compression *out) {
         *out = (clq_compression){.kind = named[i].kind};
         return CLQ_OK;
     }
-    /* The least part that is more than nothing of any model. */
+    /* The least fraction, 1e-12, stands for "above 0". */
     if (strncmp(text, topk, sizeof topk - 1) == 0 && clq_parse_double(text + sizeof topk - 1, 1e-12, 1, &fraction)) {
         *out = (clq_compression){.kind = CLQ_COMPRESSION_TOP_K, .fraction = fraction};
         return CLQ_OK;

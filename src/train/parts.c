@@ -1,4 +1,4 @@
-/* A trainer of a part of a model: its step by hand, and what crosses between parts. */
+/* A trainer with a part of a model: its step by hand, and the values that cross between parts. */
 #include "train/trainer.h"
 #include <clique/distribute.h>
 
@@ -10,7 +10,7 @@ struct clq_part_values {
     const clq_model *model;
     clq_cut cut;
     size_t capacity, rows;
-    float *values[CLQ_CROSSINGS_MAX]; /* (capacity, elements) each, in one allocation, which the first begins */
+    float *values[CLQ_CROSSINGS_MAX]; /* (capacity, elements) each, in one allocation, which begins at values[0] */
 };
 
 static const clq_model_tensor *tensor_at(const clq_part_values *values, unsigned index) {
@@ -92,14 +92,15 @@ clq_status clq_part_values_set_rows(clq_part_values *values, size_t rows) {
 
 static bool is_cut(const clq_part_values *values, const clq_trainer *trainer, const clq_cut *cut) {
     if (values->cut.at != cut->at || values->cut.count != cut->count) return false;
-    for (unsigned i = 0; i < cut->count; i++) /* the models may be two that are alike */
+    for (unsigned i = 0; i < cut->count; i++) /* the models may be two objects that are alike */
         if (values->cut.tensors[i] != cut->tensors[i] ||
             tensor_at(values, i)->elements != trainer->model->tensors[cut->tensors[i] - 1].elements)
             return false;
     return true;
 }
 
-/* Values that the trainer's part has on a side; NULL where it has none, or wants none. */
+/* Checks the values for a side of the trainer's part. They must be NULL if the part has none there, and may be NULL if
+ * they are not `wanted`. */
 static clq_status check_side(const clq_trainer *trainer, clq_part_side side, const clq_part_values *values,
                              bool wanted) {
     const clq_cut *cut = cut_of(trainer, side);
@@ -139,7 +140,7 @@ static clq_status check_room(const clq_part_values *values, size_t rows) {
 
 /* ---- the step ---- */
 
-/* The arguments of a forward pass, checked; *taken: the batch as the strategy takes it. */
+/* Checks the arguments of a forward pass. *taken: the batch in the form that the strategy takes. */
 static clq_status check_forward(clq_trainer *trainer, const char *call, const clq_batch *batch,
                                 const clq_part_values *input, const clq_part_values *output, clq_batch_use use,
                                 clq_checked_batch *taken) {
@@ -158,7 +159,7 @@ static clq_status run_forward(clq_trainer *trainer, clq_mode mode, const clq_row
     const clq_handover handover = {.from = input ? (const float *const *)input->values : NULL,
                                    .to = output ? output->values : NULL,
                                    .outputs = outputs};
-    trainer->forwarded = 0; /* plans share their memory */
+    trainer->forwarded = 0; /* plans share memory: an earlier forward pass is overwritten */
     CLQ_TRY(clq_strategy_part_forward(trainer->strategy, mode, rows, &params, &handover));
     if (output) output->rows = rows->count;
     return CLQ_OK;
@@ -177,7 +178,7 @@ clq_status clq_part_forward(clq_trainer *trainer, const clq_batch *batch, const 
     return CLQ_OK;
 }
 
-/* Where nothing that is trained has made a tensor, its gradient is not computed. */
+/* If a tensor depends on no trainable variable, no gradient is computed for it: writes 0. */
 static void clear_untrained(clq_part_values *values) {
     for (unsigned i = 0; i < values->cut.count; i++)
         if (!values->cut.trained[i])
@@ -197,7 +198,7 @@ clq_status clq_part_backward(clq_trainer *trainer, const clq_part_values *output
                                    .to = input ? input->values : NULL};
     trainer->forwarded = 0;
     CLQ_TRY(clq_strategy_part_backward(trainer->strategy, rows, &handover));
-    trainer->gradient = CLQ_GRADIENT_SUM; /* nobody has another part of it */
+    trainer->gradient = CLQ_GRADIENT_SUM; /* no other replica has a part of it */
     if (!input) return CLQ_OK;
     input->rows = rows;
     clear_untrained(input);

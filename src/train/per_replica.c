@@ -4,14 +4,14 @@
 #include <math.h>
 #include <string.h>
 
-/* Threads of several replicas write at once: none into a line of another's. */
+/* Threads of several replicas write at the same time, so no two replicas share a cache line. */
 enum { LINE_BYTES = 64, LINE_DOUBLES = LINE_BYTES / sizeof(double) };
 
 struct clq_per_replica {
     unsigned replicas, rank;
     size_t shape[CLQ_SHAPE_MAX];
-    size_t elements; /* of a replica's array, */
-    size_t stride;   /* in doubles, from one to the next */
+    size_t elements; /* of a replica's array */
+    size_t stride;   /* doubles from one replica's array to the next */
     size_t lengths[CLQ_REPLICAS_MAX];
     _Alignas(LINE_BYTES) double values[];
 };
@@ -72,7 +72,7 @@ clq_status clq_per_replica_set_length(clq_per_replica *values, unsigned replica,
 
 /* ---- reducing ---- */
 
-/* An array as (outer, along, inner), `along` being the axis that goes; without an axis 1. */
+/* An array as (outer, along, inner). along: the axis that is reduced; 1 if no axis is reduced. */
 typedef struct cut {
     size_t outer, along, inner;
 } cut;
@@ -113,7 +113,7 @@ clq_status clq_per_replica_reduce(const clq_per_replica *values, clq_reduction r
                                   size_t elements) {
     CLQ_TRY(check_reduction(values, reduction, axis));
     cut c = cut_at(values, axis);
-    if (axis != 0 && values->rank > 0) { /* a length that all have */
+    if (axis != 0 && values->rank > 0) { /* all replicas have the same length */
         size_t *of = axis > 0 ? &c.outer : &c.inner;
         *of = *of / values->shape[0] * values->lengths[0];
     }

@@ -1,4 +1,4 @@
-/* A lower learning rate where epochs improve no more, as keras.callbacks.ReduceLROnPlateau. */
+/* Lowers the learning rate when epochs no longer improve, as keras.callbacks.ReduceLROnPlateau. */
 #include "train/callbacks.h"
 
 #include <math.h>
@@ -8,8 +8,8 @@ static const char reduce_lr[] = "reduce_lr";
 typedef struct reducing {
     clq_reduce_lr config;
     clq_watch watch;
-    uint64_t wait, cooldown; /* epochs without an improvement; epochs that do not count yet */
-    double rate;             /* the last that was set; NaN: none */
+    uint64_t wait, cooldown; /* epochs without an improvement; epochs until these count again */
+    double rate;             /* the last rate that was set; NaN: none */
     bool restored;
 } reducing;
 

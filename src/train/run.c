@@ -1,4 +1,4 @@
-/* Functions of the caller's on each replica, and what they may call. */
+/* Runs the caller's functions on each replica, and provides what they may call. */
 #include "train/distribute.h"
 
 #include <float.h>
@@ -18,7 +18,7 @@ typedef struct run {
     void *context;
 } run;
 
-/* ---- by the function ---- */
+/* ---- what the function calls ---- */
 
 static clq_status compute(clq_replica_context *replica, clq_mode mode, double scale) {
     const struct clq_replica_run *own = replica->own;
@@ -124,7 +124,7 @@ clq_status clq_run_evaluation(clq_trainer *trainer, const clq_distributed_batch 
 struct clq_metric_sums {
     const clq_trainer *trainer;
     unsigned width;
-    clq_per_replica *sums; /* samples, and what a row of metrics has */
+    clq_per_replica *sums; /* number of samples, then a row of metrics */
 };
 
 clq_status clq_metric_sums_create(const clq_trainer *trainer, clq_metric_sums **out) {

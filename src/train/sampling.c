@@ -1,4 +1,4 @@
-/* Drawing a token by its logits. */
+/* Draws a token by the model's logits. */
 #include "train/sampling.h"
 #include "train/trainer.h"
 
@@ -13,14 +13,15 @@ clq_status clq_sampling_check(const clq_sampling *how) {
     return clq_fail(CLQ_ERROR_ARGUMENT, "top_p %g should be from 0 to 1", how->top_p);
 }
 
-/* The most probable first, of equals the lower number: the order is one alone. */
+/* The most probable token first, and of equal ones the lower number, so that the order is unique. */
 static int compare(const void *left, const void *right) {
     const clq_sampled *a = left, *b = right;
     if (a->number != b->number) return a->number > b->number ? -1 : 1;
     return a->token < b->token ? -1 : a->token > b->token;
 }
 
-/* How many of the tokens, the most probable first, are drawn from; *sum: of their numbers. */
+/* How many tokens of `all` are drawn from. If top_k or top_p limits the draw, `all` has the most probable tokens first.
+ * *sum: of the numbers of these tokens. */
 static size_t cut(const clq_sampling *how, const clq_sampled *all, size_t count, double *sum) {
     double whole = 0, reached = 0;
     size_t kept = 0;

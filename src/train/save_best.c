@@ -1,4 +1,4 @@
-/* The weights of the best epoch so far in a file, as keras.callbacks.ModelCheckpoint with save_best_only. */
+/* Saves the weights of the best epoch so far, as keras.callbacks.ModelCheckpoint with save_best_only. */
 #include "train/callbacks.h"
 
 #include <inttypes.h>
@@ -14,7 +14,7 @@ typedef struct saving {
     clq_watch watch;
 } saving;
 
-/* The best stays from fit to fit, as the file does, and as in Keras. */
+/* The best value stays from fit to fit, as the file does. Keras does the same. */
 static clq_status on_begin(void *context, clq_trainer *trainer, const clq_fit_config *config) {
     saving *s = context;
     CLQ_TRY(clq_model_check_save(trainer->model, s->path));
@@ -28,19 +28,19 @@ static clq_status on_epoch(void *context, clq_trainer *trainer, const clq_epoch_
     if (!clq_watch_has_value(&watch, info) || !clq_watch_take(&watch, clq_watch_value(&watch, info))) return CLQ_OK;
     clq_status status = clq_trainer_save(trainer, s->path);
     if (status != CLQ_OK) return clq_fail_within(status, "%s", save_best);
-    s->watch = watch; /* that of the file */
+    s->watch = watch; /* the file has these weights now */
     return CLQ_OK;
 }
 
-/* A state has room for short texts alone. */
+/* A callback's state is short, so it has hashes of paths. */
 enum { PATH_HASH = 33 };
 static void hash_path(const char *path, char text[PATH_HASH]) {
     const clq_hash128 hash = clq_hash128_of(path, strlen(path), 0);
     (void)snprintf(text, PATH_HASH, "%016" PRIx64 "%016" PRIx64, hash.high, hash.low);
 }
 
-/* Which file it is: by the path's words, since folders move with all that is in them, and by the place that these lead
- * to, since a path has many spellings. */
+/* Which file it is. path: the path as it was given, which stays the same if a folder moves with all that is in it.
+ * place: the resolved path, as the same path has many spellings. */
 typedef struct identity {
     char path[PATH_HASH], place[PATH_HASH];
 } identity;

@@ -1,4 +1,4 @@
-/* Schedules of the learning rate: their text form, and what is refused. */
+/* Learning-rate schedules: reading them from texts, and checking them. */
 #include "train/words.h"
 
 #include <string.h>
@@ -47,7 +47,7 @@ clq_status clq_lr_schedule_check(const clq_lr_schedule *schedule) {
     return CLQ_OK;
 }
 
-/* "1/0.5/0.1"; *count: how many. */
+/* Reads "1/0.5/0.1". *count: how many numbers there are. */
 static clq_status set_list(const char *text, const clq_lr_list *list, const char *numbers, double *values,
                            unsigned *count) {
     for (*count = 0;; numbers++) {
@@ -67,7 +67,7 @@ static clq_status set_list(const char *text, const clq_lr_list *list, const char
     }
 }
 
-/* Takes the lists out of the words; counts: of the numbers in each. */
+/* Takes the lists out of the words. counts: how many numbers each list has. */
 static clq_status set_lists(const char *text, const clq_lr_schedule_row *row, clq_words *words, double *values,
                             unsigned *counts) {
     unsigned left = 0;
@@ -90,14 +90,14 @@ clq_status clq_lr_schedule_parse(const char *text, clq_lr_schedule *out) {
     const clq_lr_schedule_row *row = clq_lr_schedule_row_of(result.kind);
     clq_option options[PLACES_BEFORE + WARMUPS + CLQ_COUNT_OF(row->lists) + 1] = {{0}};
     double values[CLQ_COUNT_OF(options)] = {0};
-    unsigned counts[CLQ_COUNT_OF(row->lists)] = {0}; /* of numbers in each list */
+    unsigned counts[CLQ_COUNT_OF(row->lists)] = {0}; /* how many numbers each list has */
     size_t own = 0, count;
     CLQ_TRY(set_lists(text, row, &words, result.values, counts));
     for (; row->options[own].key; own++) options[own] = row->options[own];
     count = own;
     for (size_t i = 0; i < WARMUPS; i++) options[count++] = warmups[i];
     for (size_t i = 0; i < count; i++) values[i] = options[i].value;
-    /* Lists are out of the words: their keys are there for the message. */
+    /* The words have no lists any more: the lists' keys are added for messages only. */
     for (const clq_lr_list *list = row->lists; list->key; list++) options[count++].key = list->key;
     CLQ_TRY(clq_set_values("schedule", text, &words, options, values));
     if (row->lists[0].key && counts[1] != counts[0] + 1)

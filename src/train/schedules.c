@@ -1,10 +1,10 @@
-/* Schedules of the learning rate: a row of the table for each. Formulas are those of keras.optimizers.schedules, of the
- * update's number from 0. */
+/* Learning-rate schedules: each is a row of the table. The formulas are those of keras.optimizers.schedules. `step` is
+ * the update's number, from 0. */
 #include "train/trainer.h"
 
 #include <math.h>
 
-/* It has no default: it has to be given. */
+/* An option without a default: it must be given. */
 #define STEPS(key)                                                                                                     \
     { key, 0, 1, 1e15, CLQ_NUMBER }
 
@@ -31,7 +31,7 @@ static double inverse_time(const double *values, double lr, double step) {
 
 enum { POLYNOMIAL_STEPS, POLYNOMIAL_END, POLYNOMIAL_POWER, POLYNOMIAL_CYCLE };
 
-/* With cycle, the steps are multiplied whenever the end is reached. */
+/* With cycle, the decay ends at the next multiple of its steps, so the rate rises again after each end. */
 static double polynomial(const double *values, double lr, double step) {
     double steps = values[POLYNOMIAL_STEPS], end = values[POLYNOMIAL_END];
     if (values[POLYNOMIAL_CYCLE] == 0)
@@ -68,8 +68,8 @@ static clq_status check_piecewise(const double *values) {
 
 enum { COSINE_STEPS, COSINE_ALPHA };
 
-/* Loshchilov and Hutter, "SGDR: Stochastic Gradient Descent with Warm Restarts", ICLR 2017. done: the part of the decay
- * that is behind. */
+/* Loshchilov and Hutter, "SGDR: Stochastic Gradient Descent with Warm Restarts", ICLR 2017. done: how much of the decay
+ * has passed, 0 to 1. */
 static double cosine_of(double done, double alpha, double factor) {
     const double decayed = factor * (1 + cos(acos(-1.0) * done)) / 2;
     return (1 - alpha) * decayed + alpha;
@@ -81,11 +81,11 @@ static double cosine(const double *values, double lr, double step) {
 
 enum { RESTARTS_STEPS, RESTARTS_T_MUL, RESTARTS_M_MUL, RESTARTS_ALPHA };
 
-/* Run i of first * t_mul^i steps begins at lr * m_mul^i. */
+/* Run i has first * t_mul^i steps, and begins at lr * m_mul^i. */
 static double cosine_restarts(const double *values, double lr, double step) {
     const double longer = values[RESTARTS_T_MUL], rounding = 1e-9;
     double runs = step / values[RESTARTS_STEPS], i = floor(runs), done = runs - i;
-    if (longer != 1) { /* i: runs that are over, from the sum of a geometric series */
+    if (longer != 1) { /* i: how many runs are over, from the sum of a geometric series */
         i = floor(log(1 - runs * (1 - longer)) / log(longer));
         done = (runs - (1 - pow(longer, i)) / (1 - longer)) / pow(longer, i);
     }

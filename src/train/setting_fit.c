@@ -1,4 +1,4 @@
-/* A fit by settings: how long, its checkpoints, and the callbacks that settings ask for. */
+/* A fit by settings: its length, its checkpoints, and the callbacks that settings ask for. */
 #include "train/callbacks.h"
 #include "train/settings.h"
 #include "world/world.h"
@@ -8,7 +8,7 @@
 
 /* ---- callbacks ---- */
 
-/* Its row in the list. */
+/* The next free place in the list. */
 static clq_callback *next_of(clq_fit_callbacks *callbacks) { return &callbacks->list[callbacks->count]; }
 
 static clq_status add_early_stopping(const clq_settings *s, const clq_trainer *trainer, clq_fit_callbacks *to) {
@@ -99,7 +99,7 @@ void clq_fit_set_length(const clq_settings *s, clq_fit_config *fit) {
 typedef struct fitting {
     clq_fit_callbacks own;
     clq_checkpoints *checkpoints;
-    clq_callback *callbacks; /* all: their own, and the program's */
+    clq_callback *callbacks; /* (count) those of the settings, then the program's */
     size_t count;
 } fitting;
 

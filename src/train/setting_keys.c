@@ -1,4 +1,4 @@
-/* Settings by key, for the command line and <clique/settings.h>: what each is, and values as texts. */
+/* Settings by key, for the command line and <clique/settings.h>: their descriptions, and their values as texts. */
 #include "train/trainer.h"
 
 #include <string.h>
@@ -110,7 +110,8 @@ clq_status clq_settings_take(clq_settings *settings, const clq_setting *row, con
     return CLQ_OK;
 }
 
-/* What was given is gone. A default of the table is right: nothing is checked, so nothing can fail. */
+/* Drops what was given, and sets the default. The table's defaults are right: they are not checked, so nothing can
+ * fail. */
 static void reset(clq_settings *settings, const clq_setting *row) {
     void *field = field_of(settings, row);
     switch (row->type) {
@@ -134,13 +135,14 @@ void clq_settings_init(clq_settings *settings) {
 
 /* ---- settings of programs ---- */
 
-/* What they own: copies of texts, and what the config that was given out last points to. */
+/* What the settings of a program own: copies of texts, and the config that was given out last, with what it points
+ * to. */
 struct clq_settings_own {
-    char **texts; /* (count) that hold, and behind them (retired) that this config may still point to */
+    char **texts; /* (count) in use, then (retired) that the config given out may still point to */
     size_t count, retired, capacity;
     clq_made_config made;
     bool is_given;   /* `made` was given out */
-    char number[32]; /* as clq_settings_get gave it last */
+    char number[32]; /* the text of a number that clq_settings_get gave last */
 };
 
 clq_status clq_settings_create(clq_settings **out) {
@@ -172,7 +174,7 @@ void clq_settings_destroy(clq_settings *settings) {
     clq_free(settings);
 }
 
-/* Of a text that the settings own; defaults are constants of the table. */
+/* Retires a text that the settings own. Other texts are defaults, which are constants of the table. */
 static void forget_text(struct clq_settings_own *own, const char *text) {
     for (size_t i = 0; text && i < own->count; i++) {
         if (own->texts[i] != text) continue;
@@ -227,7 +229,7 @@ clq_status clq_settings_set(clq_settings *settings, const char *key, const char 
     return is_text ? set_text(settings, row, value) : clq_settings_take(settings, row, value);
 }
 
-/* A number that the settings have as one; 0: none was given, and the default holds. */
+/* A number's text, in own->number. If both numbers are 0, none was given, and the default's text is returned. */
 static const char *number_text(struct clq_settings_own *own, const clq_setting *row, double seconds, uint64_t count) {
     if (seconds == 0.0 && count == 0) return clq_setting_default(row);
     if (row->type == CLQ_SETTING_SECONDS)

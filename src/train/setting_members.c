@@ -1,5 +1,4 @@
-/* Settings that are more than a number or a name: how a text becomes members of a trainer's config, and these a text.
- */
+/* Settings that are more than a number or a name: reading them from texts into a trainer's config, and writing them. */
 #include "train/setting_members.h"
 #include "train/trainer.h"
 #include "train/words.h"
@@ -11,7 +10,7 @@ clq_status clq_parse_setting_optimizer(const char *text, clq_made_config *to) {
     return clq_optimizer_parse(text, &to->config.optimizer);
 }
 
-/* How long an update takes goes by the rule, and what a checkpoint can go on with, too. */
+/* Writes the update rule alone: how long an update takes depends on it, and so does whether a checkpoint fits. */
 void clq_write_setting_optimizer(const clq_trainer_config *config, clq_text *to) {
     clq_text_add(to, "%s", clq_optimizer_rule(&config->optimizer)->name);
 }
@@ -105,7 +104,7 @@ void clq_write_setting_losses(const clq_trainer_config *config, clq_text *to) {
     }
 }
 
-/* By output, since the same name is another metric of another. */
+/* Writes the metrics of each output, since the same name may be another metric for another output. */
 void clq_write_setting_metrics(const clq_trainer_config *config, clq_text *to) {
     if (!config->outputs && config->metrics) clq_text_add(to, "%s", config->metrics);
     for (size_t i = 0; config->outputs && i < config->output_count; i++)
@@ -123,7 +122,7 @@ clq_status clq_parse_setting_class_weights(const char *text, clq_made_config *to
     return clq_class_weights_parse(text, weights, &count);
 }
 
-/* Whether there are any matters to the time of a step, and all of them to the results. */
+/* A step's time depends on whether there are weights, and results depend on all of them. */
 void clq_write_setting_class_weights(const clq_trainer_config *config, clq_text *to) {
     const size_t count = config->class_weights ? config->class_weight_count : 0;
     if (count > 0)
@@ -131,7 +130,7 @@ void clq_write_setting_class_weights(const clq_trainer_config *config, clq_text 
                      (unsigned long long)clq_hash128_of(config->class_weights, count * sizeof(double), 0).low);
 }
 
-/* 0 means 1. */
+/* Writes 1 for 0, which means the same. */
 void clq_write_setting_accumulate(const clq_trainer_config *config, clq_text *to) {
     clq_text_add(to, "%llu", (unsigned long long)CLQ_MAX(config->strategy_options.accumulate, (uint64_t)1));
 }
@@ -182,14 +181,14 @@ void clq_write_setting_loss_scale(const clq_trainer_config *config, clq_text *to
     if (config->loss_scale > 0.0) clq_text_add(to, "%.9g", config->loss_scale);
 }
 
-/* What is in effect: one process takes its set in any case. */
+/* Writes what is in effect: a single process always has its whole dataset. */
 void clq_write_setting_shard(const clq_trainer_config *config, clq_text *to) {
     clq_text_add(to, "%s", clq_shard_name(clq_world_size(config->world) > 1 ? config->shard : CLQ_SHARD_DATA));
 }
 
 /* ---- the learning rate ---- */
 
-/* By the row of the optimizer, in front of this one in the table. */
+/* The optimizer is set already, as its row comes before this one in the table. */
 clq_status clq_parse_setting_learning_rate(const char *text, clq_made_config *to) {
     double rate;
     if (!clq_parse_number(text, &rate))
@@ -203,13 +202,13 @@ clq_status clq_change_setting_learning_rate(clq_trainer *trainer, const char *te
     return clq_fail(CLQ_ERROR_ARGUMENT, "learning-rate '%s': expected a number, as 0.01", text);
 }
 
-/* It changes no checkpoint and no key by itself: the optimizer's rates are in neither. */
+/* The learning rate changes no checkpoint and no key, since neither has the optimizer's rates. */
 void clq_write_setting_nothing(const clq_trainer_config *config, clq_text *to) {
     (void)config;
     (void)to;
 }
 
-/* ---- settings that nothing but a model or a fit makes something of ---- */
+/* ---- settings that only a model or a fit uses ---- */
 
 clq_status clq_check_setting_strategy(const char *text) {
     clq_strategy_kind kind;

@@ -1,10 +1,10 @@
-/* What rows of the table of settings name (setting_members.c). Private to settings.c. */
+/* Functions that rows of the table of settings point to (setting_members.c). Private to settings.c. */
 #ifndef CLQ_TRAIN_SETTING_MEMBERS_H
 #define CLQ_TRAIN_SETTING_MEMBERS_H
 
 #include "train/settings.h"
 
-/* A member by its text. Errors: ARGUMENT. */
+/* Set a member of the config from a text. Errors: ARGUMENT. */
 clq_status clq_parse_setting_optimizer(const char *text, clq_made_config *to);
 clq_status clq_parse_setting_optimizer_of(const char *text, clq_made_config *to);
 clq_status clq_parse_setting_learning_rate(const char *text, clq_made_config *to);
@@ -19,18 +19,19 @@ clq_status clq_parse_setting_compression(const char *text, clq_made_config *to);
 clq_status clq_parse_setting_loss_scale(const char *text, clq_made_config *to);
 clq_status clq_parse_setting_disable_paths(const char *text, clq_made_config *to);
 
-/* Whether a value is one, as far as that is known without a model. Errors: ARGUMENT. */
+/* Check a value, as far as that is possible without a model. Errors: ARGUMENT. */
 clq_status clq_check_setting_strategy(const char *text);
-clq_status clq_check_setting_loss(const char *text); /* these three: setting_outputs.c */
+clq_status clq_check_setting_loss(const char *text); /* this and the next two: setting_outputs.c */
 clq_status clq_check_setting_loss_weight(const char *text);
 clq_status clq_check_setting_metrics(const char *text);
 clq_status clq_check_setting_early_stopping(const char *text);
 clq_status clq_check_setting_reduce_lr(const char *text);
 
-/* Of a trainer that is there. */
+/* Changes a trainer that already exists. */
 clq_status clq_change_setting_learning_rate(clq_trainer *trainer, const char *text);
 
-/* What it is, as a text that is equal where it means the same: nothing where the setting is off. */
+/* Write a member as a text, which is the same for values with the same meaning. If the setting is off, write
+ * nothing. */
 void clq_write_setting_optimizer(const clq_trainer_config *config, clq_text *to);
 void clq_write_setting_nothing(const clq_trainer_config *config, clq_text *to);
 void clq_write_setting_optimizers(const clq_trainer_config *config, clq_text *to);

@@ -1,11 +1,11 @@
-/* Settings that are of all outputs of a model, or of one: "loss" NAME, OUTPUT=NAME. */
+/* Settings for all outputs of a model, or for one output: "loss" NAME, or OUTPUT=NAME. */
 #include "train/setting_members.h"
 #include "train/words.h"
 
 #include <float.h>
 #include <string.h>
 
-/* What a setting says: of all outputs, of each; NULL where nothing is said. */
+/* What a setting says for all outputs, and for each output; NULL: nothing. */
 typedef struct sorted {
     const char *all, *of[CLQ_MODEL_OUTPUTS_MAX];
     bool any_named;
@@ -26,7 +26,7 @@ static clq_status refuse_output(const clq_model *model, const char *key, const c
     return status;
 }
 
-/* *value: what stands behind OUTPUT=, or the text. */
+/* The output that the text names; the number of outputs: none. *value: what follows OUTPUT=, or the whole text. */
 static size_t output_of(const clq_model *model, const char *text, const char **value) {
     size_t i = 0;
     for (; i < clq_model_output_count(model); i++) {
@@ -89,8 +89,8 @@ clq_status clq_settings_make_outputs(const clq_settings *settings, const clq_mod
 
 /* ---- without a model ---- */
 
-/* Names of outputs may have any characters, '=' and ':' too: a text is taken if what stands behind one of its '=' is a
- * value, or all of it is. */
+/* Names of outputs may have any characters, also '=' and ':'. So a text is accepted if all of it is a value, or what
+ * follows one of its '='. */
 static clq_status check_value(const char *text, clq_status (*check)(const char *value)) {
     const size_t name = strcspn(text, "=:");
     const bool is_named = text[name] == '=';

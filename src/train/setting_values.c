@@ -1,4 +1,4 @@
-/* What is made of settings by their table: a trainer's config, keys, and what checkpoints compare. */
+/* What is made of settings with the table's help: a trainer's config, keys, and the texts that checkpoints compare. */
 #include "train/settings.h"
 #include "train/trainer.h"
 #include "train/words.h"
@@ -10,7 +10,7 @@
 
 static void *member_of(clq_trainer_config *config, const clq_setting *row) { return (char *)config + row->member.at; }
 
-/* The number that a member is, of types that are whole numbers. */
+/* The value of a member that is a whole number or an enumeration; 0: it is neither. */
 static uint64_t number_of(const clq_trainer_config *config, const clq_setting *row) {
     const char *at = (const char *)config + row->member.at;
     unsigned kind;
@@ -33,7 +33,7 @@ static clq_status apply_kind(const clq_setting *row, const char *text, clq_train
     size_t kind;
     CLQ_TRY(clq_parse_name(row->member.words ? row->member.words : row->name, text, row->member.count,
                            row->member.name_of, NULL, &kind));
-    const unsigned value = (unsigned)kind; /* enumerations are as large */
+    const unsigned value = (unsigned)kind; /* an enumeration has the same size */
     memcpy(member_of(config, row), &value, sizeof value);
     return CLQ_OK;
 }
@@ -51,7 +51,7 @@ static void apply_number(const clq_setting *row, const void *given, clq_trainer_
     }
 }
 
-/* A text of one row. */
+/* Reads a text of the row's setting. */
 static clq_status apply_text(const clq_setting *row, const char *text, clq_made_config *to) {
     if (row->member.type == CLQ_MEMBER_KIND) return apply_kind(row, text, &to->config);
     return row->member.parse ? row->member.parse(text, to) : CLQ_OK;
@@ -84,7 +84,7 @@ static clq_status apply_row(const clq_settings *from, const clq_setting *row, cl
     return CLQ_OK;
 }
 
-/* Those that are looked at together. */
+/* Refuses settings of strategy ps with another strategy. */
 static clq_status check_server(const clq_settings *s, const clq_trainer_config *config) {
     if (config->strategy == CLQ_STRATEGY_PS || config->inference_only || !(s->staleness || s->backup)) return CLQ_OK;
     return clq_fail(CLQ_ERROR_ARGUMENT,
@@ -155,7 +155,7 @@ bool clq_settings_are_plain(const clq_settings *settings) {
 
 /* ---- texts ---- */
 
-/* Nothing where it has no value of its own. */
+/* Writes a setting's value, or nothing if the setting is off. */
 static void write(const clq_setting *row, const clq_trainer_config *config, clq_text *to) {
     const uint64_t number = number_of(config, row);
     if (row->member.write) {
@@ -183,7 +183,7 @@ void clq_settings_add_key(const clq_trainer_config *config, unsigned key, clq_st
     }
 }
 
-/* "settings/seed" */
+/* The setting's name in a checkpoint: "settings/seed". */
 enum { NAME_MAX = 64 };
 static const char *name_of(const clq_setting *row, char name[NAME_MAX]) {
     (void)snprintf(name, NAME_MAX, "settings/%s", row->name);
@@ -217,7 +217,7 @@ void clq_settings_compare(const json_t *before, const json_t *now, const char *f
         const char *is = json_string_value(json_object_get(now, name));
         if (!was || !is || strcmp(was, is) == 0) continue;
         const bool warns = row->resumed == CLQ_RESUMED_WARNED;
-        if (!warns && row->resumed != CLQ_RESUMED_TAKEN) continue; /* who compares them tells */
+        if (!warns && row->resumed != CLQ_RESUMED_TAKEN) continue; /* other code compares these, and logs it */
         clq_log(warns ? CLQ_LOG_WARNING : CLQ_LOG_INFO,
                 "%s: its training had %s %s, and this one has %s, which holds from here on%s", folder, row->name,
                 *was ? was : "off", *is ? is : "off", warns ? ": it does not go on bit for bit" : "");

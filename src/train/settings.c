@@ -8,7 +8,7 @@
 #define KIND(place, type, values, names)                                                                               \
     MEMBER(KIND, place), .member.c_name = #type, .member.count = values, .member.name_of = names
 #define OWN(reader, writer) .member.type = CLQ_MEMBER_OWN, .member.parse = reader, .member.write = writer
-/* Of which a member is an enumeration. */
+/* OWN for a member that is an enumeration: its range is checked. */
 #define CHECKED_OWN(place, type, values, reader, writer)                                                               \
     OWN(reader, writer), .member.at = offsetof(clq_trainer_config, place), .member.c_name = #type,                     \
                          .member.count = values
@@ -387,7 +387,7 @@ static const clq_setting settings[] = {
      .type = CLQ_SETTING_TEXT, FIELD(spread), .commands = PLAN, .group = CLQ_HELP_MACHINES},
     {"json", NULL, "one JSON document on stdout; all else on stderr", .type = CLQ_SETTING_FLAG, FIELD(json),
      .commands = DEVICES | WHY | DOCTOR | TRAIN | EVAL | PLAN | TUNE | GENERATE, .group = CLQ_HELP_OUTPUT},
-    /* Of programs alone. */
+    /* For programs only. */
     {"learning-rate", "RATE", "in place of the learning rate of the optimizer", .type = CLQ_SETTING_TEXT,
      FIELD(learning_rate), .change = clq_change_setting_learning_rate,
      OWN(clq_parse_setting_learning_rate, clq_write_setting_nothing)},

@@ -11,13 +11,13 @@ typedef struct place {
 
 struct clq_sharding {
     unsigned processes;
-    clq_brought brought;       /* to the batch at hand, or what is evaluated; its counts are `counts` */
+    clq_brought brought;       /* what processes bring to the current batch, also in evaluations; .counts is `counts` */
     uint64_t batches;          /* of an epoch; 0: not opened yet */
-    bool told_order;           /* that all have the same one */
-    const clq_dataset *closed; /* the last one, until it is opened again; not to be read: it may be gone */
-    place left, whole;         /* where it was left as a part, and, since whole epochs may be shorter, as a whole */
-    /* (processes) samples of a full batch, of the whole set, and of the batch at hand. One allocation, which `shares`
-     * begins. */
+    bool told_order;           /* has warned that all processes have the same order of samples */
+    const clq_dataset *closed; /* the dataset closed last; not read, as it may be destroyed; NULL: none */
+    place left, whole;         /* where it was closed: in parts, and in whole batches (whose epochs may be shorter) */
+    /* By process: its samples in a full batch, in its whole dataset, and in the current batch. One allocation, which
+     * begins with `shares`. */
     size_t *shares, *samples, *counts;
 };
 
@@ -37,7 +37,7 @@ clq_status clq_sharding_check(const clq_trainer_config *config) {
 
 /* ---- life ---- */
 
-/* Of a batch of so many. */
+/* Splits a batch of this size among the processes. */
 static clq_status take_shares(const clq_trainer *trainer, size_t batch) {
     struct clq_sharding *s = trainer->sharding;
     clq_strategy_split_processes(trainer->strategy, batch, s->shares);
@@ -81,12 +81,12 @@ static uint64_t batches_of(const struct clq_sharding *s, unsigned process, bool 
     return drops_remainder ? samples / share : clq_ceil_div(samples, share);
 }
 
-/* What a process brings to batch `index` of an epoch. */
+/* How many samples a process brings to batch `index` of an epoch. */
 static size_t rows_of(const struct clq_sharding *s, unsigned process, uint64_t index) {
     return CLQ_MIN(s->shares[process], s->samples[process] - (size_t)index * s->shares[process]);
 }
 
-/* Whose set ends first: *shortest. */
+/* The batches of an epoch. *shortest: the process whose dataset ends first. */
 static uint64_t count_batches(const struct clq_sharding *s, bool drops_remainder, unsigned *shortest) {
     *shortest = 0;
     for (unsigned p = 1; p < s->processes; p++)
@@ -109,7 +109,7 @@ static void tell_left_out(const clq_trainer *trainer, unsigned shortest) {
             s->samples[shortest], clq_plural(s->samples[shortest]), all - taken, all, all - taken == 1 ? "is" : "are");
 }
 
-/* By rank 0, if an epoch has another number of batches than before. */
+/* Logs warnings. Called by rank 0 if an epoch has another number of batches than before. */
 static void tell(const clq_trainer *trainer, const clq_dataset *dataset, unsigned shortest) {
     struct clq_sharding *s = trainer->sharding;
     size_t batch, buffer;
@@ -126,12 +126,12 @@ static place place_of(const clq_dataset *dataset) {
     return now;
 }
 
-/* Nobody has moved it since it was closed. */
+/* Whether this dataset was closed last, and nobody has moved it since. */
 static bool is_left(const struct clq_sharding *s, const clq_dataset *dataset, place now) {
     return s->closed == dataset && now.epoch == s->whole.epoch && now.index == s->whole.index;
 }
 
-/* found: where it was before it was opened. */
+/* Moves the dataset to where it was closed, unless somebody has moved it since. found: its place when it was opened. */
 static clq_status go_back(struct clq_sharding *s, place found, clq_dataset *dataset) {
     const bool goes_back = is_left(s, dataset, found);
     s->closed = NULL;

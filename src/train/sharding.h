@@ -1,7 +1,8 @@
-/* Which samples each process of a training brings to its batches (clq_trainer_config.shard). With FILE and OFF a
- * process has a dataset of its own, and takes from it what its replicas take of a full batch, in an order from the seed
- * and its rank. An epoch has as many batches as the process whose set ends first. All of that follows from how many
- * samples each set has, which processes tell one another at the beginning of each epoch. Private to train. */
+/* Which samples each process of a training brings to its batches (clq_trainer_config.shard). With FILE and OFF, each
+ * process has its own dataset. From it the process takes as many samples as its replicas need for a full batch, in an
+ * order that depends on the seed and its rank. An epoch ends when the first process runs out of samples. All of this
+ * follows from the number of samples in each process's dataset, which the processes exchange before each epoch. Private
+ * to train. */
 #ifndef CLQ_TRAIN_SHARDING_H
 #define CLQ_TRAIN_SHARDING_H
 
@@ -9,38 +10,40 @@
 
 struct clq_checkpoint;
 
-/* Errors: UNSUPPORTED: what does not go with parts. */
+/* Errors: UNSUPPORTED (another setting excludes that processes bring parts). */
 clq_status clq_sharding_check(const clq_trainer_config *config);
-/* Behind the strategy; all processes call it. trainer->sharding stays NULL where every process has the whole batch.
- * Errors: ARGUMENT (a process without a share), MEMORY, those of the world. */
+/* Called by all processes, after the strategy was created. trainer->sharding stays NULL if every process has the whole
+ * batch. Errors: ARGUMENT (a process without a share), MEMORY, those of the world. */
 clq_status clq_sharding_create(clq_trainer *trainer);
 void clq_sharding_destroy(struct clq_sharding *sharding); /* takes NULL */
 
-/* Makes `dataset` this process's part of each batch: before each epoch, since callbacks may have cut the set into other
- * batches, and before a place in an epoch is looked for, since places are counted in parts. All processes call it;
- * nothing may be under way. Rank 0 says what an epoch leaves out, once for each length of it. Errors: ARGUMENT (a
- * process with too few samples for a batch), those of the world. */
+/* Makes `dataset` give this process's part of each batch. Called by all processes before each epoch, as callbacks may
+ * have cut the dataset into other batches, and before the dataset is moved, as its places are counted in parts. No
+ * steps may be under way. If epochs have another length than before, rank 0 logs what each leaves out. Errors: ARGUMENT
+ * (a process with too few samples for a batch), those of the world. */
 clq_status clq_sharding_open(clq_trainer *trainer, clq_dataset *dataset);
-/* Behind it, whatever it returned: the caller has the set as it was cut `before`. One that is opened again goes on
- * where it is now, unless somebody moved it meanwhile. Returns `status`, or why steps under way failed. */
+/* Called after it, whatever it returned: waits for steps under way, and cuts the dataset as it was `before`. If it is
+ * opened again, it goes on from its present place, unless somebody has moved it meanwhile. Returns `status`, or, if
+ * that is OK, the failure of the steps. */
 clq_status clq_sharding_close(clq_trainer *trainer, clq_dataset *dataset, const clq_data_part *before,
                               clq_status status);
-/* Where a fit would go on with the set, and how many batches its epochs have. */
+/* The place where a fit would go on with the dataset. Returns how many batches its epochs have. */
 uint64_t clq_sharding_tell(const clq_trainer *trainer, const clq_dataset *dataset, uint64_t *epoch, uint64_t *index);
-/* Tells the strategy what all processes bring to the batch that `dataset` gave last; behind what uses it, _done. */
+/* Tells the strategy how many samples each process brings to the batch that `dataset` gave last. Call clq_sharding_done
+ * after the batch was used. */
 void clq_sharding_bring(clq_trainer *trainer, const clq_dataset *dataset);
 void clq_sharding_done(clq_trainer *trainer);
 
-/* Whether a set that is evaluated is this process's own, of which each batch goes to its replicas alone. */
+/* Whether this process evaluates its own dataset, so that each batch goes to this process's replicas alone. */
 bool clq_sharding_evaluates_own(const clq_trainer *trainer);
-/* What `dataset` gives then; batches of it have so many rows. */
+/* If so: the part that an evaluated dataset gives, and telling the strategy that a batch of it has this many rows. */
 clq_data_part clq_sharding_part_to_evaluate(const clq_trainer *trainer);
 void clq_sharding_bring_own(clq_trainer *trainer, size_t rows);
 
-/* Of all processes, as checkpoints tell. */
+/* The samples in the datasets of all processes, which checkpoints record. */
 size_t clq_sharding_samples(const clq_trainer *trainer, const clq_dataset *dataset);
-/* What a checkpoint has of it, and whether a training may go on from it. Errors: MEMORY; MISMATCH: each of so many
- * other processes had files of its own. */
+/* Records the sharding in a checkpoint, and checks whether a training may resume from it. Errors: MEMORY; MISMATCH
+ * (another number of processes had files of their own). */
 clq_status clq_sharding_put(struct clq_checkpoint *to, const clq_trainer *trainer);
 clq_status clq_sharding_check_resumed(const struct clq_checkpoint *from, const char *folder,
                                       const clq_trainer *trainer);

@@ -1,4 +1,4 @@
-/* A trainer: a strategy with an optimizer and a loss; the step in its three parts. */
+/* Trainers: a strategy with optimizers and losses, and the step in its three parts (gradients, reduce, apply). */
 #include "train/trainer.h"
 #include "train/settings.h"
 #include "train/sharding.h"
@@ -50,7 +50,7 @@ static clq_strategy_config strategy_config(const clq_trainer *trainer, const clq
                                  .part = config->part};
 }
 
-/* The lists are the caller's, and may be gone once the trainer is made. */
+/* The lists are the caller's, and may be freed once the trainer is made. */
 static clq_trainer_config without_lists(const clq_trainer_config *config) {
     clq_trainer_config kept = *config;
     kept.metrics = NULL;
@@ -62,7 +62,7 @@ static clq_trainer_config without_lists(const clq_trainer_config *config) {
     return kept;
 }
 
-/* That all processes train the same: the settings that change results, and the variables. */
+/* Checks that all processes have the same variables, and the same values of settings that change results. */
 static clq_status agree(const clq_trainer *trainer) {
     const clq_model *model = trainer->model;
     clq_text text = {0};
@@ -80,7 +80,8 @@ static clq_status agree(const clq_trainer *trainer) {
     return status;
 }
 
-/* The others' first collective is a clq_world_check. Later they would wait in vain. */
+/* If this process has begun no collective yet, it brings its failure to the others' first one, a clq_world_check.
+ * Later, the others would wait for it in vain, so it ends the world. */
 clq_status clq_trainer_end_world(clq_world *world, uint64_t turns, clq_status status) {
     if (clq_world_size(world) == 1) return status;
     return clq_world_turns(world) == turns ? clq_world_check(world, status) : clq_world_fail_with(world, status);
@@ -111,7 +112,7 @@ static clq_status create_trainer(const clq_model *model, const clq_devices *devi
     for (uint32_t i = 0; i < model->output_count; i++)
         index = index && clq_loss_has_index(&trainer->losses[i]) && !trainer->losses[i].weighted;
     CLQ_TRY_OR(fail, status, clq_strategy_create(model, devices, &strategy, &trainer->strategy));
-    (void)clq_strategy_takes_rows(trainer->strategy, index); /* of a dataset with labels that are classes */
+    (void)clq_strategy_takes_rows(trainer->strategy, index); /* decides for a dataset whose labels are classes */
     CLQ_TRY_OR(fail, status, agree(trainer));
     CLQ_TRY_OR(fail, status, clq_sharding_create(trainer));
     CLQ_TRY_OR(fail, status, clq_trainer_set_initial_weights(trainer));
@@ -213,8 +214,9 @@ clq_status clq_trainer_staleness(clq_trainer *trainer, size_t most, uint64_t *up
     return CLQ_OK;
 }
 
-/* The rate of a run of steps, in batches: of each replica by its own times, so that none waits for another at the end,
- * and by its share. The first step of the run, and of each epoch in it, is not timed. */
+/* Trains `steps` steps. *rate: batches per second, the sum over replicas. Each replica counts by its own times, so that
+ * waiting for others at the end does not matter, and by its share of the batch. The first step of the run, and of each
+ * epoch in it, is not timed. */
 static clq_status measure_rate(clq_trainer *trainer, clq_dataset *data, uint64_t steps, double *rate) {
     enum { MOST = 1024 };
     float seconds[MOST];
@@ -255,7 +257,7 @@ static double ask_rate(clq_trainer *trainer, uint64_t step) {
     return trainer->asked_rate;
 }
 
-/* Of update `step`, from 0. */
+/* The learning rate of update `step`, from 0. */
 static double learning_rate(clq_trainer *trainer, uint64_t step) {
     const clq_lr_schedule *schedule = &trainer->config.schedule;
     const uint64_t warmup = clq_lr_warmup_steps(schedule);
@@ -279,7 +281,7 @@ static clq_status check_rate(clq_trainer *trainer) {
     if (!trainer->config.learning_rate) return CLQ_OK;
     const double rate = learning_rate(trainer, trainer->step);
     if (rate >= 0.0 && rate <= 1e6) return CLQ_OK;
-    trainer->asked_step = 0; /* may be asked again */
+    trainer->asked_step = 0; /* the next try calls the function again */
     return clq_fail(CLQ_ERROR_ARGUMENT,
                     "the learning_rate function gave %g for update %llu: expected a number from 0 to 1e6", rate,
                     (unsigned long long)trainer->step);
@@ -288,7 +290,7 @@ static clq_status check_rate(clq_trainer *trainer) {
 static clq_status may_step(clq_trainer *trainer) {
     if (trainer->config.inference_only)
         return clq_fail(CLQ_ERROR_STATE, "an inference-only trainer makes no gradients");
-    /* Of an update with as many batches as there are slots, the next one takes the first one's. */
+    /* An update with more batches than slots takes the slots of its first rows again, so these rows are read now. */
     if (trainer->accumulated > 0 && trainer->last_rows == CLQ_METRIC_SLOTS)
         CLQ_TRY(clq_trainer_keep_last_step(trainer));
     CLQ_TRY(clq_strategy_failure(trainer->strategy));
@@ -458,7 +460,7 @@ clq_status clq_step_apply(clq_trainer *trainer) {
                         trainer->gradient == CLQ_GRADIENT_PARTS ? ", and clq_step_reduce was not called" : "");
     CLQ_TRY(check_rate(trainer)); /* clq_run and parts of a model come here without may_step */
     clq_step_params params = clq_trainer_next_params(trainer);
-    params.slot = trainer->last_slot; /* the gradient's, whatever was evaluated since */
+    params.slot = trainer->last_slot; /* the gradient's row, though evaluations may have written rows since */
     CLQ_TRY(clq_strategy_apply(trainer->strategy, &params));
     end_update(trainer);
     return clq_trainer_check_replicas(trainer);
@@ -471,11 +473,11 @@ double clq_trainer_norm(const clq_trainer *trainer, const float *squares) {
     return sqrt(sum);
 }
 
-/* The sums of the last update's rows, and the squares of its last one; squares NULL: not wanted. */
+/* Reads the sums of the last update's rows, and the squares of its last row. squares NULL: not wanted. */
 static clq_status read_last_rows(clq_trainer *trainer, double totals[CLQ_METRICS_ROW_MAX], float *squares) {
     const unsigned width = clq_trainer_width(trainer);
     const size_t variables = clq_model_variable_count(trainer->model);
-    const uint32_t count = CLQ_MAX(trainer->last_rows, 1u); /* of which none counts where all were kept */
+    const uint32_t count = CLQ_MAX(trainer->last_rows, 1u); /* 0 rows: reads the last one, but does not add it up */
     const uint32_t first = (trainer->last_slot + CLQ_METRIC_SLOTS + 1 - count) % CLQ_METRIC_SLOTS;
     double *rows = clq_alloc((size_t)count * width, sizeof *rows);
     float *all = squares ? clq_alloc(count, CLQ_MAX(variables, (size_t)1) * sizeof *all) : NULL;
@@ -499,7 +501,7 @@ clq_status clq_trainer_keep_last_step(clq_trainer *trainer) {
     return CLQ_OK;
 }
 
-/* The loss is a mean over the whole batch's number already. */
+/* Changes the number of samples only: the loss is a mean over the whole batch already. */
 void clq_trainer_tell_origin(const clq_trainer *trainer, uint32_t slot, clq_step_info *info) {
     const clq_origin origin = clq_strategy_origin(trainer->strategy, slot);
     info->replica = origin.replica;
@@ -515,7 +517,7 @@ static clq_status read_last_step(clq_trainer *trainer, double totals[CLQ_METRICS
     }
     clq_status status = read_last_rows(trainer, totals, squares);
     if (status == CLQ_OK) status = clq_strategy_add_up_rows(trainer->strategy, trainer->last_slot, 1, totals, squares);
-    /* The last row has them once the update was made. */
+    /* The last row has the squares once the update was made. */
     const bool made = trainer->gradient == CLQ_GRADIENT_NONE && trainer->accumulated == 0 && trainer->forwarded == 0;
     if (status == CLQ_OK) *norm = clq_trainer_norm(trainer, made ? squares : NULL);
     clq_free(squares);

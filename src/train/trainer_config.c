@@ -1,4 +1,4 @@
-/* The config of a trainer: its defaults, and what is refused of it whatever the model is. */
+/* The config of a trainer: its defaults, and the checks that need no model. */
 #include "train/settings.h"
 #include "train/sharding.h"
 #include "train/trainer.h"
@@ -12,7 +12,8 @@ void clq_trainer_config_init(clq_trainer_config *config, size_t config_bytes) {
     clq_struct_give(&defaults, sizeof defaults, config, config_bytes);
 }
 
-/* Of the structs within the config. Arrays that are longer than can be are not read: their counts are refused later. */
+/* Checks the reserved members of the structs within the config. Does not read arrays whose counts are too large: the
+ * counts are refused later. */
 static clq_status check_reserves(const clq_trainer_config *config) {
     const clq_strategy_options *options = &config->strategy_options;
     CLQ_TRY(CLQ_RESERVE_CHECK(clq_loss, &config->loss));

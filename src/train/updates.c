@@ -42,16 +42,16 @@ clq_status clq_clip_check(const clq_clip *clip) {
                     clip->limit);
 }
 
-/* ---- whose weights do not decay ---- */
+/* ---- variables that do not decay ---- */
 
-/* Whether the name has the first `length` bytes of `part` in it. */
+/* Whether the name contains the first `length` bytes of `part`. */
 static bool has_part(const char *name, const char *part, size_t length) {
     for (; *name; name++)
         if (strncmp(name, part, length) == 0) return true;
     return false;
 }
 
-/* What is meant is most often what a variable is to its layer, behind the '/' of its name. */
+/* Suggests what follows the '/' in a variable's name, such as "bias": users mostly mean this. */
 static clq_status refuse_part(const clq_model *model, const char *part, size_t length) {
     clq_nearest nearest = {.word = part, .length = length};
     for (uint32_t i = 0; i < model->variable_count; i++) {
@@ -63,7 +63,7 @@ static clq_status refuse_part(const clq_model *model, const char *part, size_t l
                             model->variable_count ? model->variables[0].name : "none");
 }
 
-/* Every variable whose name has the part: at least one. */
+/* Spares every variable whose name contains the part. There must be at least one. */
 static clq_status spare(const clq_model *model, const char *part, size_t length, clq_treatment *treatments) {
     bool any = false;
     if (length == 0)

@@ -48,7 +48,7 @@ static clq_status note_all(const clq_trainer *trainer, const clq_safetensors *fi
     return CLQ_OK;
 }
 
-/* Where Keras keeps variables follows from the text of the model's file. */
+/* Where Keras keeps a model's variables follows from the model's config text, so the model must have one. */
 static clq_status check_prepared(const clq_model *model, const char *path) {
     if (model->keras_config) return CLQ_OK;
     return clq_fail(CLQ_ERROR_UNSUPPORTED,
@@ -63,7 +63,8 @@ static clq_status open_any(const char *path, clq_safetensors **out) {
     return clq_keras_file_is(path) ? clq_keras_file_open(path, out) : clq_safetensors_open(path, out);
 }
 
-/* Variable v's values: the file's, or if it has none those that the trainer has. */
+/* Reads variable v's values from the file. If the file has none, and the matching is partial, they are the
+ * trainer's. */
 static clq_status read_variable(clq_trainer *trainer, const clq_matching *m, const clq_weight_matches *matches,
                                 uint32_t v, float *out) {
     const clq_variable *variable = &m->model->variables[v];
@@ -75,7 +76,7 @@ static clq_status read_variable(clq_trainer *trainer, const clq_matching *m, con
     return clq_fail(CLQ_ERROR_MISMATCH, "%s has no tensor '%s', which the model needs", m->path, variable->name);
 }
 
-/* Variables that the trainer has; without a trainer all. */
+/* Reads the variables that the trainer has; without a trainer, all variables. */
 static clq_status read_matched(clq_trainer *trainer, const clq_matching *m, const clq_weight_matches *matches,
                                clq_image *all) {
     CLQ_TRY(clq_image_open(m->model, all));
@@ -92,8 +93,8 @@ static clq_status check_any(const clq_matching *m, const clq_weight_matches *mat
                     clq_model_name(m->model), m->model->variable_count ? m->model->variables[0].name : "none");
 }
 
-/* trainer: NULL if the matching is not partial and there is none. report: noted if it is not NULL. The caller releases
- * *all in any case. */
+/* trainer: may be NULL if the matching is not partial. report: gets the names of what is loaded and what is left; NULL:
+ * not wanted. The caller releases *all in any case. */
 static clq_status read_matching(clq_trainer *trainer, clq_matching *m, clq_loaded *report, clq_image *all) {
     clq_stores stores = {0};
     clq_weight_matches matches = {0};
@@ -169,7 +170,7 @@ clq_status clq_trainer_load_part(clq_trainer *trainer, const char *path, const c
 
 /* ---- saving ---- */
 
-/* Whether the model's variables have places in a Keras file. */
+/* Checks that all variables have known places in a Keras file. */
 static clq_status check_stores(const clq_model *model, const clq_stores *stores, const char *path) {
     for (uint32_t v = 0; v < stores->count; v++)
         if (!stores->paths[v])
@@ -194,7 +195,8 @@ clq_status clq_model_check_save(const clq_model *model, const char *path) {
     return status;
 }
 
-/* Those that the trainer has. stores: the names; NULL: the variables' own. */
+/* Reads the variables that the trainer has, and makes a file's sources of them. stores: their names; NULL: the
+ * variables' own names. */
 static clq_status read_sources(clq_trainer *trainer, const clq_stores *stores, const clq_image *all,
                                clq_safetensors_source *sources, size_t *count) {
     for (uint32_t v = 0; v < trainer->model->variable_count; v++) {

@@ -1,13 +1,14 @@
-/* Name maps: a text file that says which tensors of a file are which variables. A line is "theirs -> ours", with one
- * '*' on each side for the same characters, and behind it how values are laid out; "theirs ->" leaves tensors out; '#'
- * begins a remark. */
+/* Name maps: text files that say which tensor of a file is which variable. A line is "theirs -> ours", and may go on
+ * with words for the layout of the values. Each side may have one '*', which stands for the same characters on both.
+ * "theirs ->" leaves tensors out. '#' begins a remark. */
 #include "train/weight_files.h"
 
 #include <string.h>
 
 enum { MAP_BYTES_MAX = 16 << 20 };
 
-/* By the letters of PyTorch's documents: output and input channels, height, width. Variables are as Keras has them. */
+/* Layouts by the letters of PyTorch's documentation: o and i are output and input channels; d, h and w are depth,
+ * height and width. Variables have Keras's order of axes. */
 static const clq_axis_order orders[] = {
     {"transposed", 2, {1, 0}},     /* (out, in) to (in, out) */
     {"oihw", 4, {2, 3, 1, 0}},     /* Conv2d */
@@ -47,7 +48,7 @@ static size_t stars(const char *text) {
     return count;
 }
 
-/* Words of a line: theirs, an arrow, ours, layouts. */
+/* Takes the words of a line: theirs, an arrow, ours, layouts. */
 static clq_status take_words(const clq_weight_map *map, char *text, clq_map_line *line) {
     size_t place = 0;
     char *rest = NULL;
@@ -84,8 +85,7 @@ clq_status clq_weight_map_read(const char *path, clq_weight_map *out) {
     CLQ_TRY(clq_file_read(path, MAP_BYTES_MAX, &text, &bytes));
     clq_status status = CLQ_OK;
     if (memchr(text, '\0', bytes)) status = clq_fail(CLQ_ERROR_FORMAT, "%s: no text file", path);
-    char *begin =
-        bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? (char *)text + 3 : text; /* behind a mark of UTF-8 */
+    char *begin = bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? (char *)text + 3 : text; /* after a UTF-8 BOM */
     for (char *at = begin, *line; status == CLQ_OK && (line = strsep(&at, "\n"));)
         status = take_line(out, line, ++number);
     clq_free(text);
@@ -101,7 +101,7 @@ void clq_weight_map_release(clq_weight_map *map) {
     clq_free(map->lines);
 }
 
-/* What the line's '*' stands for in a name, with its length; NULL: the name is another one. */
+/* What the pattern's '*' stands for in a name, and its length; NULL: the name does not match. */
 static const char *find_star(const char *pattern, const char *name, size_t *length) {
     const size_t before = strcspn(pattern, "*"), all = strlen(name);
     *length = 0;

@@ -7,7 +7,7 @@
 
 /* ---- names ---- */
 
-/* By its name; variable_count: there is none. */
+/* Finds a variable by its name; variable_count: there is none. */
 static uint32_t find_variable(const clq_model *model, const char *name) {
     uint32_t v = 0;
     while (v < model->variable_count && strcmp(model->variables[v].name, name) != 0) v++;
@@ -25,7 +25,7 @@ static bool is_float(clq_dtype dtype) {
     return dtype == CLQ_F32 || dtype == CLQ_F64 || dtype == CLQ_F16 || dtype == CLQ_BF16;
 }
 
-/* What Keras's files have beside weights: the optimizer's state, and whole numbers, such as seeds. */
+/* Whether a tensor of a Keras file is no weight: the optimizer's state, or whole numbers, such as seeds. */
 static bool is_no_weight(const clq_matching *m, const clq_safetensors_entry *tensor) {
     return m->stores && (strncmp(tensor->name, "optimizer/", 10) == 0 || !is_float(tensor->dtype));
 }
@@ -56,7 +56,7 @@ static clq_status refuse_name(const clq_matching *m, const clq_map_line *line, c
     return status;
 }
 
-/* *told: a line of the map is about it. */
+/* Matches a tensor by the map. *told: a line of the map names the tensor. */
 static clq_status match_by_map(const clq_matching *m, const clq_safetensors_entry *tensor, bool *used, bool *told,
                                clq_weight_matches *out) {
     const clq_map_line *line;
@@ -88,7 +88,7 @@ static clq_status match_one(const clq_matching *m, size_t index, bool *used, clq
                     clq_model_name(m->model));
 }
 
-/* A line that no tensor came to: there is none of its name, or lines in front of it are about them. */
+/* Refuses a line that was not used: no tensor matches it, or earlier lines match all tensors that do. */
 static clq_status refuse_unused(const clq_matching *m, const clq_map_line *line) {
     for (size_t i = 0; i < clq_safetensors_count(m->file); i++) {
         const char *theirs = clq_safetensors_at(m->file, i)->name;
@@ -132,7 +132,8 @@ void clq_weight_matches_release(clq_weight_matches *matches) {
 
 static const char name_key[] = "name:";
 
-/* "block.dense": the names of the groups that a group lies in, and its own. False: one has none. */
+/* Adds "block.dense": the names of the groups around a group, without those that have none, and its own. False: the
+ * group itself has no name, or there was no memory (to->failed). */
 static bool chain_names(const clq_safetensors *file, const char *group, clq_text *to) {
     for (const char *end = group; *end;) {
         end += strcspn(end + 1, "/") + 1;
@@ -156,8 +157,8 @@ static clq_status note_layer(const clq_layer *layer, const char *group, clq_stor
     return CLQ_OK;
 }
 
-/* Where the layer is, if the group of this name is its own, or that of the block that it is in; the caller's. NULL: it
- * is of another one, or memory is out, as *status says. */
+/* The layer's path, if the group of this name is the layer's own or its block's. The caller frees it. NULL: it is
+ * another group, or *status says that there was no memory. */
 static char *place_within(const clq_layer *layer, const char *name, const char *group, clq_status *status) {
     const bool own = strcmp(layer->name, name) == 0, block = layer->block_store && strlen(name) == layer->block_bytes &&
                                                              strncmp(layer->name, name, layer->block_bytes) == 0;
@@ -232,7 +233,8 @@ clq_status clq_check_tensor_shape(const clq_safetensors_entry *entry, const clq_
                     got, wanted);
 }
 
-/* The entry as the line says that its axes are, with how far its elements are apart along each of them. */
+/* *turned: the entry with its axes in the order that the map's line gives. steps: by axis of *turned, how many elements
+ * apart its entries are in the file. */
 static clq_status turn(const clq_weight_match *match, const char *path, clq_safetensors_entry *turned,
                        size_t steps[CLQ_ARRAY_DIMS_MAX]) {
     const clq_safetensors_entry *entry = match->tensor;
@@ -251,7 +253,7 @@ static clq_status turn(const clq_weight_match *match, const char *path, clq_safe
     return CLQ_OK;
 }
 
-/* Of turned axes a message has both shapes: the file's, and what the map makes of it. */
+/* If the map's line turns the axes, the message has both shapes: the file's, and the turned one. */
 static clq_status check_turned(const clq_weight_match *match, const clq_safetensors_entry *turned,
                                const clq_variable *variable, const char *path) {
     const clq_safetensors_entry *entry = match->tensor;

@@ -15,7 +15,7 @@ static bool copy(char *to, size_t room, const char *text, size_t length) {
 
 bool clq_copy_word(char *to, const char *text, size_t length) { return copy(to, CLQ_WORD_MAX, text, length); }
 
-/* Adds the pairs that `at` begins with: a word of `text`. */
+/* Adds all pairs from `at` to the end. text: the whole text, for messages. */
 static clq_status cut_pairs(const char *what, const char *text, const char *at, clq_words *words) {
     for (;; at++) {
         size_t length = strcspn(at, ","), key_length = strcspn(at, "=,");
@@ -61,7 +61,7 @@ static bool allows(const clq_option *option, double value) {
     return value >= option->min && value <= option->max && (option->type == CLQ_NUMBER || floor(value) == value);
 }
 
-/* "a whole number from 0 to 1", or "to below 1" where the largest number is printed as one that is larger. */
+/* "a whole number from 0 to 1", or "to below 1" if printing would round the largest number up. */
 void clq_option_range(const clq_option *option, char text[80]) {
     char most[32];
     double printed = 0;
