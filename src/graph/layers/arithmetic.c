@@ -62,7 +62,7 @@ float clq_layer_operand_number(const clq_operand *operand, const clq_shape *y, s
     return operand->array.values[from];
 }
 
-/* The array as a constant that repeats. It has a number for each place of y's last axes, as many as the array has. */
+/* The array as a constant that repeats. It spans as many of y's last axes as the array has. */
 static clq_id add_array(clq_expansion *e, const clq_operand *operand, size_t *channels) {
     const clq_shape *y = &e->y->shape;
     *channels = 1;

@@ -10,7 +10,7 @@
 
 /* For a kind whose layers take a `config`: the config's size, and the attributes in the static array `rows`. */
 #define CLQ_LAYER_CONFIG(config, rows) .config_bytes = sizeof(config), CLQ_LAYER_ATTRIBUTES(rows)
-/* For a kind whose layers take no config: the attributes that files may have. */
+/* The attributes alone, for a kind whose layers take no config: files may have these. */
 #define CLQ_LAYER_ATTRIBUTES(rows) .attributes = (rows), .attribute_count = CLQ_COUNT_OF(rows)
 /* An attribute, and the config's member that holds it. */
 #define CLQ_LAYER_ATTRIBUTE(name, kind, config, member) .key = (name), .type = (kind), .at = offsetof(config, member)
@@ -20,8 +20,7 @@ clq_status clq_layer_keep_shape(const clq_model *model, const clq_layer *layer, 
 
 /* A `by_token` function of elementwise layers: true if all inputs have as many axes as y. (kinds.c) */
 bool clq_layer_is_by_token(const clq_model *model, const clq_layer *layer, const clq_model_tensor *y);
-/* A `by_token` function of layers that compute along the last axis: that axis must not be the tokens', either.
- * (kinds.c) */
+/* As clq_layer_is_by_token, for layers that compute along the last axis, which must not be the tokens'. (kinds.c) */
 bool clq_layer_is_by_row(const clq_model *model, const clq_layer *layer, const clq_model_tensor *y);
 /* A `by_token` function of layers that always compute by token: true. (kinds.c) */
 bool clq_layer_is_of_tokens(const clq_model *model, const clq_layer *layer, const clq_model_tensor *y);

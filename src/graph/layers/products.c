@@ -15,7 +15,7 @@ enum { A, B, C };
 typedef struct contraction {
     unsigned rank[3];
     unsigned char labels[3][CLQ_SHAPE_MAX];
-    size_t sizes[256]; /* by label */
+    size_t sizes[256]; /* by label; 0: not known yet */
 } contraction;
 
 /* Labels, in order. */

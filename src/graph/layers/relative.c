@@ -39,7 +39,7 @@ static long find_logarithmic(size_t rows, size_t places, long key_less_query) {
     return CLQ_MIN(CLQ_MAX(span + (key_less_query > 0 ? -bucket : bucket), 0), 2 * span - 1);
 }
 
-/* How many distances of T5 have rows of their own: those from 0 on. */
+/* For T5, how many distances have rows of their own: the smallest ones, from 0 on. */
 static size_t count_exact(size_t rows, bool both) { return rows / (both ? 4 : 2); }
 
 static long find_t5(size_t rows, size_t places, bool both, long key_less_query) {

@@ -72,7 +72,7 @@ static clq_status find_first(const clq_axes *axes, const clq_shape *x, unsigned 
                     "axes that are not the last ones are not supported: permute the input first");
 }
 
-/* Finds the problem. weights: the shape of gamma and beta. */
+/* Sets the problem, and `weights` to the shape of gamma and beta. */
 static clq_status find_problem(const clq_layer *layer, const clq_model_tensor *x, clq_row_norm_problem *out,
                                clq_shape *weights) {
     const clq_row_norm_config *config = layer->config;

@@ -95,7 +95,7 @@ const clq_layer_kind clq_layer_rescaling = {.type = "Rescaling",
 /* ---- Normalization ---- */
 
 enum { MEAN, VARIANCE };
-static const float least_deviation = 1e-7f; /* Keras's */
+static const float least_deviation = 1e-7f; /* Keras's epsilon */
 
 typedef struct normalization_config {
     clq_axes axes;
@@ -192,7 +192,7 @@ const clq_layer_kind clq_layer_normalization = {.type = "Normalization",
                                                 .mask = clq_layer_keep_mask,
                                                 .infer = infer_normalization,
                                                 .declare = declare,
-                                                .zero_store = "vars/2", /* count */
+                                                .zero_store = "vars/2", /* Keras's count */
                                                 .expand = expand_normalization};
 
 /* ---- LayerScale (Touvron et al., "Going deeper with image transformers", 2021) ---- */

@@ -1,4 +1,4 @@
-/* Conv1DTranspose and Conv2DTranspose: the gradient of a convolution by its input, as a layer. */
+/* Conv1DTranspose and Conv2DTranspose: the gradient of a convolution with respect to its input, as a layer. */
 #include "graph/layers/layer.h"
 
 typedef struct transposed_config {

@@ -1,4 +1,4 @@
-/* Conv3DTranspose: the gradient of a convolution of volumes by its input, as a layer. */
+/* Conv3DTranspose: the gradient of a convolution of volumes with respect to its input, as a layer. */
 #include "graph/layers/volume.h"
 
 /* It begins with the config of a volume convolution, which the code that both share reads. */
