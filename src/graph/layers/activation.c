@@ -30,7 +30,7 @@ const clq_layer_kind clq_layer_activation = {.type = "Activation",
 
 /* ---- with numbers ---- */
 
-/* A node of one input, whose program `from` ends. */
+/* Ends a node of one input: register `from` of its program is the output. */
 static clq_id finish(clq_expansion *e, clq_node *node, unsigned from, clq_id x) {
     clq_element_program *p = &node->attributes.program;
     p->outputs[p->output_count++].from = from;
@@ -45,7 +45,8 @@ static const clq_attribute relu_attributes[] = {
     {CLQ_LAYER_ATTRIBUTE("negative_slope", CLQ_ATTRIBUTE_NUMBER, relu_config, slope), .most = INFINITY},
     {CLQ_LAYER_ATTRIBUTE("threshold", CLQ_ATTRIBUTE_NUMBER, relu_config, threshold), .most = INFINITY},
 };
-/* x from the threshold on, else slope (x - threshold); at most max_value, where the slope is 0. */
+/* x if it is at least the threshold, and otherwise slope (x - threshold). Both are cut at max_value, above which the
+ * gradient is 0. */
 static clq_id expand_relu(clq_expansion *e, const clq_id *x) {
     const relu_config *config = e->layer->config;
     if (config->slope == 0 && config->threshold == 0 && isinf(config->most))
@@ -157,7 +158,7 @@ static const clq_attribute prelu_attributes[] = {
 };
 static const clq_variable_kind slope_kind = {.what = "alpha", .initialiser = {.kind = CLQ_INITIALISER_CONSTANT}};
 
-/* A slope for each element, or for each channel: what is between is refused. */
+/* There may be a slope for each element, or one for each channel. Anything between is refused. */
 static clq_status infer_prelu(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
     const clq_axes *shared = &((const prelu_config *)layer->config)->shared;
     unsigned bits = 0;
@@ -182,7 +183,7 @@ static clq_status declare_prelu(clq_model *model, clq_layer *layer, const clq_mo
     return clq_model_declare_variable(model, layer, CLQ_KERNEL, shape, &slope);
 }
 
-/* A slope for each element is one for each channel of a sample in one row. */
+/* Slopes of each element are slopes of channels if a sample is one row. */
 static clq_id expand_prelu(clq_expansion *e, const clq_id *x) {
     const struct clq_element_input by_channel = {.kind = CLQ_EACH_CHANNEL, .dtype = CLQ_F32};
     const clq_shape row = CLQ_SHAPE(e->y->elements);
@@ -246,7 +247,7 @@ static clq_status infer_softmax(const clq_model *model, const clq_layer *layer, 
     return clq_fail(CLQ_ERROR_ARGUMENT, "its input has no axis %d", given);
 }
 
-/* Keras's layer leaves out what the mask leaves out, and its function does not look at masks. */
+/* Keras's Softmax layer leaves out what the mask leaves out. The function of keras.ops ignores masks. */
 static clq_status infer_softmax_layer(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
     if (clq_model_input_of(model, y, 0)->mask)
         return clq_fail(CLQ_ERROR_UNSUPPORTED, "its input has a mask, which is not supported");

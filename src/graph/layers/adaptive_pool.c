@@ -1,9 +1,9 @@
-/* AdaptiveAveragePooling and AdaptiveMaxPooling, 1D to 3D: as many windows along each axis as are asked for. Window i
- * of m over n places begins at floor(i n / m) and ends at ceil((i + 1) n / m). It is pooled along one axis after the
- * other.
+/* AdaptiveAveragePooling and AdaptiveMaxPooling, 1D to 3D, which have a given number of windows along each axis. Window
+ * i of m over n places begins at floor(i n / m) and ends at ceil((i + 1) n / m). The layers pool along one axis after
+ * another.
  *
- * With g = gcd(n, m) the windows repeat: an axis is g stretches of n / g places, and each has m / g windows, none of
- * which reaches beyond it. */
+ * With g = gcd(n, m) the windows repeat: an axis consists of g stretches of n / g places. Each stretch has m / g
+ * windows, none of which reaches beyond it. */
 #include "graph/layers/layer.h"
 
 enum { AXES_MOST = 3, WINDOWS_MOST = 256 }; /* windows of an axis that do not repeat: each is an operation */
@@ -23,7 +23,7 @@ static const clq_attribute attributes_1d[] = ATTRIBUTES(1), attributes_2d[] = AT
 static unsigned axes_of(const clq_layer *layer) { return layer->kind->attributes[0].count; }
 static const size_t *sizes_of(const clq_layer *layer) { return ((const adaptive_config *)layer->config)->size; }
 
-/* An axis of `in` places, and `out` windows. */
+/* How an axis of `in` places is divided into stretches with windows, `out` in all. */
 typedef struct stretches {
     size_t count, places, windows;
 } stretches;
@@ -52,12 +52,12 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
                             "supported: take one that shares a larger divisor with the places",
                             sizes[d], x->dims[d], s.windows, WINDOWS_MOST);
         y->shape.dims[d] = sizes[d];
-        CLQ_TRY(clq_shape_elements(&y->shape, &elements)); /* and of what is pooled along these axes alone */
+        CLQ_TRY(clq_shape_elements(&y->shape, &elements)); /* also what is pooled along these axes only */
     }
     return CLQ_OK;
 }
 
-/* What lies in front of an axis, along it and behind it. */
+/* Sizes: in front of an axis, along it and behind it. */
 typedef struct axis {
     size_t outer, places, inner;
 } axis;
@@ -71,7 +71,7 @@ static clq_id take(const clq_parts *parts, const axis *a, size_t first, size_t e
     return clq_part_add(parts, node, CLQ_SHAPE(a->outer, end - first, a->inner));
 }
 
-/* One window over all places. */
+/* Pools all places with one window. */
 static clq_id pool(const clq_parts *parts, const axis *a, bool average, clq_id x) {
     clq_node node = clq_part_node(parts, &clq_op_pool2d, CLQ_IDS(x));
     node.attributes.pool2d = (clq_pool2d_problem){.in_h = a->outer,

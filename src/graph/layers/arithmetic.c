@@ -1,5 +1,5 @@
-/* keras.ops as layers: arithmetic of two operands, of which one may be numbers, functions of one, and reductions over
- * axes; and Inception-ResNet's CustomScaleLayer. */
+/* keras.ops as layers: arithmetic of two operands, of which one may be numbers; functions of one operand; reductions
+ * over axes. Also Inception-ResNet's CustomScaleLayer. */
 #include "graph/layers/layer.h"
 
 #define NUMPY "keras.src.ops.numpy"
@@ -7,7 +7,7 @@
 
 /* ---- two operands ---- */
 
-/* The config is the operand. */
+/* The config is a clq_operand. */
 const clq_attribute clq_layer_operand_rows[] = {{.key = "number", .type = CLQ_ATTRIBUTE_OPERAND}};
 _Static_assert(CLQ_COUNT_OF(clq_layer_operand_rows) == CLQ_OPERAND_ROWS, "layer.h has as many");
 
@@ -23,7 +23,7 @@ clq_status clq_layer_check_operand(const clq_operand *operand, const clq_shape *
         given, x->rank + 1);
 }
 
-/* NumPy's rule, in which the batch is an axis: of two tensors, both have as many. */
+/* Broadcasts by NumPy's rule, in which the batch is an axis. Two tensors must therefore have as many axes. */
 clq_status clq_layer_infer_binary(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
     const clq_operand *operand = operand_of(layer);
     const bool given = operand->place > 0;
@@ -62,7 +62,7 @@ float clq_layer_operand_number(const clq_operand *operand, const clq_shape *y, s
     return operand->array.values[from];
 }
 
-/* The array as a constant that repeats: of y's last axes, those that it differs along. */
+/* The array as a constant that repeats. It spans as many of y's last axes as the array has. */
 static clq_id add_array(clq_expansion *e, const clq_operand *operand, size_t *channels) {
     const clq_shape *y = &e->y->shape;
     *channels = 1;
@@ -192,7 +192,7 @@ static clq_id expand_reciprocal(clq_expansion *e, const clq_id *x) {
 }
 CLQ_FUNCTION_KIND(clq_layer_op_reciprocal, "Reciprocal", "reciprocal", NUMPY, expand_reciprocal);
 
-/* The same numbers: whatever type they have in Keras, they are floats here. */
+/* The numbers stay the same: whatever type they have in Keras, they are floats here. */
 static clq_id expand_identity(clq_expansion *e, const clq_id *x) {
     return clq_expand_unary(e, clq_expand_node(e, &clq_op_reshape), x[0]);
 }
@@ -273,7 +273,7 @@ const clq_layer_kind clq_layer_op_gelu = {.type = "Gelu",
                                           .infer = clq_layer_keep_shape,
                                           .expand = expand_gelu};
 
-/* ---- over axes that lie side by side: sums, means, largest and smallest ---- */
+/* ---- over adjacent axes: sums, means, largest and smallest numbers ---- */
 
 const clq_attribute clq_layer_reduction_rows[] = {
     {CLQ_LAYER_ATTRIBUTE("axis", CLQ_ATTRIBUTE_AXES, clq_reduction_config, axes), .needed = true},
@@ -282,7 +282,7 @@ const clq_attribute clq_layer_reduction_rows[] = {
 };
 _Static_assert(CLQ_COUNT_OF(clq_layer_reduction_rows) == CLQ_REDUCTION_ROWS, "layer.h has as many");
 
-/* Bit d: axis d is gone through. */
+/* Sets bit d of `out` for each axis d that is reduced. */
 static clq_status find_axes(const clq_axes *axes, const clq_shape *x, unsigned *out) {
     *out = 0;
     for (unsigned i = 0; i < axes->count; i++) {
@@ -337,7 +337,7 @@ static clq_id expand_mean(clq_expansion *e, const clq_id *x) {
     return clq_layer_expand_sum(e, x[0], 1.0 / (double)clq_layer_runs(e).repeats);
 }
 
-/* Each run is one window of a pooling. */
+/* The largest number of each run. Each run is one window of a pooling. */
 static clq_id add_largest(clq_expansion *e, clq_id x) {
     const clq_repeat_problem p = clq_layer_runs(e);
     clq_node node = clq_expand_node(e, &clq_op_pool2d);
@@ -370,7 +370,7 @@ CLQ_REDUCTION_KIND(clq_layer_op_mean, "Mean", "mean", NUMPY, expand_mean);
 CLQ_REDUCTION_KIND(clq_layer_op_max, "Max", "max", NUMPY, expand_max);
 CLQ_REDUCTION_KIND(clq_layer_op_min, "Min", "min", NUMPY, expand_min);
 
-/* ---- CustomScaleLayer: the first input and a part of the second ---- */
+/* ---- CustomScaleLayer: the first input plus `scale` times the second ---- */
 
 typedef struct scale_config {
     double scale;

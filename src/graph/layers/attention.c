@@ -1,4 +1,4 @@
-/* MultiHeadAttention (Vaswani et al., "Attention is all you need", 2017), and GroupQueryAttention, of which several
+/* MultiHeadAttention (Vaswani et al., "Attention is all you need", 2017), and GroupQueryAttention, in which several
  * heads of queries share a head of keys and values (Ainslie et al., "GQA", 2023). */
 #include "graph/layers/attention.h"
 
@@ -21,10 +21,10 @@ enum {
 typedef struct attention_config {
     clq_attention_config all;
     bool no_key_bias;
-    bool gate;        /* what heads give is multiplied by a sigmoid of a product of the query */
-    size_t key_heads; /* of keys and values; 0: as many as of queries */
+    bool gate;        /* what the heads give is multiplied by the sigmoid of a product of the query */
+    size_t key_heads; /* heads of keys and values; 0: as many as of queries */
     size_t window;    /* as of clq_attention_core */
-    size_t query_mask, value_mask, key_mask, mask; /* numbers of inputs, from 1 on; 0: none */
+    size_t query_mask, value_mask, key_mask, mask; /* input numbers, from 1 on; 0: none */
 } attention_config;
 #define SHARED_ATTRIBUTES                                                                                              \
     {CLQ_LAYER_ATTRIBUTE("dropout", CLQ_ATTRIBUTE_NUMBER, attention_config, all.dropout), .most = 1, .below = true},   \
@@ -48,7 +48,7 @@ static const clq_attribute attributes[] = {
     {CLQ_LAYER_ATTRIBUTE("no_key_bias", CLQ_ATTRIBUTE_FLAG, attention_config, no_key_bias), .own = true},
     {CLQ_LAYER_ATTRIBUTE("attention_axes", CLQ_ATTRIBUTE_AXES, attention_config, all.axes)},
     SHARED_ATTRIBUTES,
-    /* Keras takes the query's own mask, whatever the call is given. */
+    /* Keras uses the query's own mask, whatever masks the call is given. */
     {CLQ_LAYER_ATTRIBUTE("query_mask", CLQ_ATTRIBUTE_TENSOR, attention_config, query_mask), .implicit = 1,
      .unnamed = true},
     {.key = "flash_attention", .type = CLQ_ATTRIBUTE_UNUSED},
@@ -67,7 +67,7 @@ static size_t product_of(const clq_shape *shape, unsigned begin, unsigned end) {
     return product;
 }
 
-/* Attention goes along all axes but the channels', or along the last ones of these. */
+/* Attention goes along all axes except the channels', or along the last of these axes if attention_axes names them. */
 static clq_status find_sizes(const clq_attention_config *config, const clq_shape *query, const clq_shape *others,
                              clq_attention_sizes *out) {
     unsigned first = 0, seen = 0;
@@ -106,7 +106,7 @@ static size_t key_heads_of(const attention_config *config) {
     return clq_or_default(config->key_heads, config->all.heads);
 }
 
-/* How many tensors are no masks, which stand behind them. */
+/* How many inputs are not masks. Masks stand behind all other inputs. */
 static uint32_t count_tokens(const clq_layer *layer, const clq_model_tensor *y) {
     const attention_config *config = config_of(layer);
     const size_t masks[] = {config->query_mask, config->value_mask, config->key_mask, config->mask};
@@ -115,7 +115,7 @@ static uint32_t count_tokens(const clq_layer *layer, const clq_model_tensor *y) 
     return count;
 }
 
-/* The query, the value, and the key, which is the value unless there is a third. */
+/* Which input is number i of query, value and key. The last input that is given stands for those that are not given. */
 static uint32_t place_of(const clq_layer *layer, const clq_model_tensor *y, uint32_t i) {
     return CLQ_MIN(i, count_tokens(layer, y) - 1);
 }
@@ -124,7 +124,8 @@ static const clq_model_tensor *input_of(const clq_model *model, const clq_layer 
     return clq_model_input_of(model, y, place_of(layer, y, i));
 }
 
-/* A mask of queries, or of what they look at, has a number for each; that of pairs is (queries or 1, others). */
+/* A mask of queries, or of keys or values, must have a number for each token. A mask of pairs must be (queries or 1,
+ * others). */
 static clq_status check_masks(const clq_model *model, const clq_layer *layer, const clq_model_tensor *y,
                               const clq_attention_sizes *s) {
     const attention_config *config = config_of(layer);
@@ -219,7 +220,7 @@ static clq_status declare(clq_model *model, clq_layer *layer, const clq_model_te
     return clq_attention_declare_caches(model, layer, CACHES, shared * s.key, shared * s.value);
 }
 
-/* Rows of `in` numbers times the kernel. */
+/* Rows of `in` numbers times the kernel, plus the bias if the layer has one. */
 static clq_id project(clq_expansion *e, clq_id x, size_t rows, size_t in, size_t out, unsigned kernel) {
     const clq_shape shape = CLQ_SHAPE(rows, out);
     clq_node node = clq_expand_node(e, &clq_op_dense);
@@ -231,7 +232,7 @@ static clq_id project(clq_expansion *e, clq_id x, size_t rows, size_t in, size_t
     return clq_graph_add_node(e->graph, &node);
 }
 
-/* z times the sigmoid of a product of the query. */
+/* z times the sigmoid of the query's product with the gate's kernel. */
 static clq_id apply_gate(clq_expansion *e, const clq_attention_sizes *s, clq_id query, size_t channels, clq_id z) {
     clq_node of;
     const clq_parts parts = clq_expand_parts(e, &of);
@@ -250,7 +251,7 @@ static clq_id expand(clq_expansion *e, const clq_id *x) {
                             .seed = config->all.seed};
     (void)find_sizes(&config->all, &query->shape, &value->shape, &c.s); /* as it was inferred */
     c.scale = 1 / sqrt((double)c.s.key);
-    c.zeros = c.dropout > 0 || query->shape.rank != 2; /* Keras takes its Softmax then */
+    c.zeros = c.dropout > 0 || query->shape.rank != 2; /* Keras uses its Softmax layer then */
     clq_attention_take_mask(&c, x, config->query_mask, true, false);
     clq_attention_take_mask(&c, x, config->value_mask, false, true);
     clq_attention_take_mask(&c, x, config->key_mask, false, true);
@@ -319,7 +320,7 @@ KIND(clq_layer_grouped_attention, "GroupQueryAttention", "grouped_query_attentio
 clq_tensor clq_attention(clq_model *model, const clq_tensor *inputs, size_t count, const clq_attention_config *config) {
     CLQ_LAYER_KNOWS(model, clq_attention_config, config);
     const attention_config all = {.all = config ? *config : (clq_attention_config){0}};
-    if (count == 1) { /* the query is the value, as files have it */
+    if (count == 1) { /* the query is the value, too, as files have it */
         const clq_tensor twice[] = {inputs[0], inputs[0]};
         return clq_model_add_layer(model, &clq_layer_attention, all.all.name, &all, twice, CLQ_COUNT_OF(twice));
     }

@@ -9,12 +9,12 @@ clq_status clq_attention_check_size(const char *what, clq_shape shape) {
     return status == CLQ_OK ? CLQ_OK : clq_fail_within(status, "its %s", what);
 }
 
-/* Rows of `heads` matrices side by side, of `width` columns each. */
+/* The matrices of all heads, side by side in rows. Each has `rows` rows and `width` columns. */
 static clq_batched_matrix side_by_side(const clq_attention_sizes *s, size_t rows, size_t width) {
     const size_t row = s->heads * width;
     return (clq_batched_matrix){.sample = s->outer * rows * row, .pitch = {rows * row, width}, .row = row, .column = 1};
 }
-/* Of each head what queries have of others. */
+/* A matrix for each head, with a number for each pair of query and other token. */
 static clq_batched_matrix of_pairs(const clq_attention_sizes *s) {
     const size_t pairs = s->tokens * s->others;
     return (clq_batched_matrix){
@@ -30,15 +30,16 @@ static clq_id multiply(clq_expansion *e, const clq_batched_problem *p, clq_id a,
     return clq_graph_add_node(e->graph, &node);
 }
 
-#define LOW (-3e4f) /* beside scores; 16 bits have it, too */
+#define LOW (-3e4f) /* far below any score; 16-bit floats have it, too */
 
-/* 1 where a query may look: not behind itself, and not `window` or more away; 0: as far as it likes. */
+/* Whether a query may look at the other token. causal: not at later tokens. window: only at tokens less far away
+ * than this; 0: at any distance. */
 static bool may_look(size_t query, size_t other, bool causal, size_t window) {
     const size_t apart = query > other ? query - other : other - query;
     return !(causal && other > query) && !(window && apart >= window);
 }
 
-/* A number for each pair of tokens: `allowed`, or `other` if their places do not allow it. */
+/* A constant with a number for each pair of tokens: `allowed` if their places let the query look, otherwise `other`. */
 static clq_id add_places(clq_expansion *e, const clq_attention_core *c, float allowed, float other) {
     const size_t pairs = c->s.tokens * c->s.others;
     float *numbers = clq_alloc(pairs, sizeof *numbers);
@@ -53,8 +54,8 @@ static clq_id add_places(clq_expansion *e, const clq_attention_core *c, float al
     return id;
 }
 
-/* A large number is taken from pairs that their places leave out. shape: a head's pairs, as
- * channels, so that the mask is one number for each. */
+/* Adds a large negative number to the scores of pairs that their places leave out. shape: a head's pairs are the
+ * channels, so that the mask has one number for each. */
 static clq_id mask_places(clq_expansion *e, const clq_attention_core *c, const clq_shape *shape, clq_id scores) {
     const struct clq_element_input by_channel = {.kind = CLQ_EACH_CHANNEL, .dtype = CLQ_F32};
     clq_node node = clq_expand_node(e, &clq_op_elementwise);
@@ -68,7 +69,8 @@ static clq_id mask_places(clq_expansion *e, const clq_attention_core *c, const c
     return node.inputs[1] ? clq_graph_add_node(e->graph, &node) : 0;
 }
 
-/* A mask of a sample as one of pairs: (queries, others), of which `rows` or `columns` may be 1. */
+/* Repeats a sample's mask so that it has a number for each pair (queries, others). If `rows` or `columns` is false, the
+ * mask has one number for all of them. */
 static clq_id spread(clq_expansion *e, const clq_attention_core *c, clq_id mask, bool rows, bool columns) {
     clq_node node = clq_expand_node(e, &clq_op_repeat);
     const clq_shape pairs = CLQ_SHAPE(c->s.tokens * c->s.others);
@@ -82,7 +84,7 @@ static clq_id spread(clq_expansion *e, const clq_attention_core *c, clq_id mask,
     return clq_graph_add_node(e->graph, &node);
 }
 
-/* All masks of a sample as one; 0: there are none. */
+/* All masks of a sample, multiplied to one mask; 0: there are none. */
 static clq_id join_masks(clq_expansion *e, const clq_attention_core *c) {
     const clq_shape pairs = CLQ_SHAPE(c->s.tokens * c->s.others);
     clq_id all = 0;
@@ -102,8 +104,8 @@ static clq_id join_masks(clq_expansion *e, const clq_attention_core *c) {
     return all;
 }
 
-/* Numbers of pairs that a sample's masks, or their places, leave out become another. Of scores that is one large
- * negative number: a query that may look nowhere looks at all alike, as in Keras. */
+/* Replaces numbers by `other` if a sample's masks, or the places, leave their pair out. For scores, `other` is one
+ * large negative number: a query that may look nowhere then looks at all tokens equally, as in Keras. */
 static clq_id mask_pairs(clq_expansion *e, const clq_attention_core *c, const clq_shape *shape, double other,
                          clq_id scores) {
     const struct clq_element_input each = {.kind = CLQ_EACH_SAMPLE_AND_CHANNEL, .dtype = CLQ_F32};
@@ -142,7 +144,7 @@ static clq_id add_softmax(clq_expansion *e, const clq_shape *rows, clq_id scores
     return clq_graph_add_node(e->graph, &node);
 }
 
-/* Shares of queries that may look nowhere. */
+/* If c->zeros is set, shares of pairs that are left out become 0. Queries that may look nowhere then give zeros. */
 static clq_id leave_zeros(clq_expansion *e, const clq_attention_core *c, const clq_shape *by_head,
                           const clq_shape *pairs, clq_id shares) {
     if (!c->zeros || c->mask_count == 0 || !shares) return shares;
@@ -223,7 +225,7 @@ clq_id clq_attention_repeat_heads(clq_expansion *e, const clq_shape *shape, size
     return clq_graph_add_node(e->graph, &node);
 }
 
-/* ---- of one token after another ---- */
+/* ---- decoding: one token after another ---- */
 
 bool clq_attention_is_used_once(const clq_model *model, const clq_model_tensor *y) {
     unsigned uses = 0;

@@ -1,4 +1,4 @@
-/* A layer's attributes, by the rows of its kind: what a builder may be given, and the key of a model. */
+/* A layer's attributes, by the rows of its kind: the checks of what a builder is given, and the key of a model. */
 #include "graph/layers/layer.h"
 
 #include <math.h>
@@ -6,11 +6,11 @@
 
 /* ---- types ---- */
 
-/* What is done with a member of a type. NULL: nothing. */
+/* What can be done with a config member of a type. NULL: there is nothing to do. */
 typedef struct attribute_type {
-    clq_status (*check)(const clq_attribute *row, void *member); /* sets what is open to its default, too */
+    clq_status (*check)(const clq_attribute *row, void *member); /* also gives an unset member its default */
     void (*add_key)(const clq_attribute *row, const void *member, clq_text *to);
-    clq_status (*own)(void *member); /* makes what a copy points to a copy, too; or nothing, with a failure */
+    clq_status (*own)(void *member); /* replaces what the member points to by a copy; on failure, by NULL */
     void (*release)(void *member);
 } attribute_type;
 
@@ -36,7 +36,7 @@ static void add_flag(const clq_attribute *row, const void *member, clq_text *to)
 
 static clq_status check_number(const clq_attribute *row, void *member) {
     const double number = *(const double *)member;
-    const bool open = row->least == row->most; /* any that is finite */
+    const bool open = row->least == row->most; /* any finite number */
     if (open ? isfinite(number) : number >= row->least && (row->below ? number < row->most : number <= row->most))
         return CLQ_OK;
     if (open) return clq_fail(CLQ_ERROR_ARGUMENT, "%s %g should be finite", row->key, number);
@@ -193,7 +193,8 @@ static clq_status check_initialiser(const clq_attribute *row, void *member) {
     return status == CLQ_OK ? CLQ_OK : clq_fail_within(status, "%s", row->key);
 }
 
-/* Shapes are told by tensors; seeds and initial values change no time. */
+/* Shapes and sides add nothing to a key, because the key has the tensors' shapes. Seeds and initial values add nothing,
+ * because they do not change how long a layer takes. */
 static const attribute_type types[CLQ_ATTRIBUTE_TYPES] = {
     [CLQ_ATTRIBUTE_SIZES] = {.check = check_sizes, .add_key = add_sizes},
     [CLQ_ATTRIBUTE_FLAG] = {.add_key = add_flag},

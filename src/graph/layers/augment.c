@@ -1,6 +1,6 @@
-/* RandomFlip, RandomRotation, RandomZoom, RandomTranslation and RandomCrop: in training each sample's image is moved by
- * what it draws, which is a function of the seed, the layer, the step and the sample's place in the global batch; in
- * evaluation and prediction nothing is done, and RandomCrop takes the middle. */
+/* RandomFlip, RandomRotation, RandomZoom, RandomTranslation and RandomCrop. In training each sample draws how its image
+ * is moved. What it draws depends on the seed, the layer, the step and the sample's place in the global batch. In
+ * evaluation and prediction the layers do nothing, except that RandomCrop takes the middle. */
 #include "graph/layers/layer.h"
 
 #include <math.h>
@@ -10,12 +10,12 @@ static const char *const fills[] = {"constant", "nearest", "reflect", "wrap", NU
 static const char *const interpolations[] = {"nearest", "bilinear", NULL};
 
 typedef struct augment_config {
-    clq_draw_range height, width; /* factors; of a rotation `height`, in whole turns */
+    clq_draw_range height, width; /* factors; for a rotation, `height` in whole turns */
     bool has_width;
     int mode, fill, interpolation;
     double value;
     uint64_t seed;
-    size_t size[2]; /* of a crop */
+    size_t size[2]; /* of a crop: height, width */
 } augment_config;
 
 #define MEMBER(key, type, member) CLQ_LAYER_ATTRIBUTE(key, type, augment_config, member)
@@ -52,7 +52,8 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     return CLQ_OK;
 }
 
-/* What of a normal distribution is below a number that is drawn from it. */
+/* Draws numbers from a normal distribution, and takes the distribution function of each: uniform numbers from 0 to
+ * 1. */
 clq_id clq_layer_expand_draws(clq_expansion *e, uint32_t stream, uint64_t seed, size_t count) {
     const clq_shape shape = CLQ_SHAPE(count);
     clq_node node = clq_expand_node(e, &clq_op_elementwise);

@@ -1,4 +1,5 @@
-/* keras.ops that move numbers in blocks: between channels and places, round an axis's ends, and along more axes. */
+/* keras.ops that move numbers in blocks: between channels and places, round the ends of an axis, and by repeating; and
+ * moveaxis. */
 #include "graph/layers/layer.h"
 
 #define NUMPY "keras.src.ops.numpy"
@@ -40,7 +41,7 @@ static clq_status infer_blocks(const clq_model *model, const clq_layer *layer, c
     return clq_shape_elements(&y->shape, &elements);
 }
 
-/* Of an image with blocks of places, (h, side, w, side, c): (h, w, side, side, c), or the other way. */
+/* An image with blocks of places, (h, side, w, side, c), becomes (h, w, side, side, c), or the other way round. */
 static clq_id expand_blocks(clq_expansion *e, const clq_id *x) {
     enum { H, IN_H, W, IN_W };
     const size_t side = ((const block_config *)e->layer->config)->side;
@@ -51,7 +52,7 @@ static clq_id expand_blocks(clq_expansion *e, const clq_id *x) {
     const size_t turned[] = {sizes[H], sizes[W], side, side, sizes[4]};
     const clq_arrangement whole = clq_arrangement_of(5, to_places ? turned : sizes);
     clq_arrangement a = whole;
-    a.axes[1] = whole.axes[2]; /* it goes both ways: the axes in the middle change places */
+    a.axes[1] = whole.axes[2]; /* both ways, the two axes in the middle change places */
     a.axes[2] = whole.axes[1];
     return clq_expand_arrange(e, &a, x[0]);
 }
@@ -60,9 +61,9 @@ KIND(depth_to_space, "DepthToSpace", "depth_to_space", "keras.src.ops.nn", block
 KIND(space_to_depth, "SpaceToDepth", "space_to_depth", "keras.src.ops.nn", block_config, block_attributes, infer_blocks,
      expand_blocks);
 
-/* ---- numbers of a list that are whole ---- */
+/* ---- lists of numbers that must be whole ---- */
 
-enum { WHOLE_MOST = 1 << 24 }; /* as far as float32 has all of them */
+enum { WHOLE_MOST = 1 << 24 }; /* float32 has all whole numbers up to this one */
 static clq_status take_whole(const char *key, float number, long *out) {
     *out = number >= -(float)WHOLE_MOST && number <= (float)WHOLE_MOST ? (long)number : WHOLE_MOST;
     if ((float)*out == number && *out != WHOLE_MOST) return CLQ_OK;
@@ -72,7 +73,7 @@ static clq_status take_whole(const char *key, float number, long *out) {
 /* ---- roll: what leaves an axis at one end comes in at the other ---- */
 
 typedef struct roll_config {
-    clq_numbers shift; /* of each axis, or one for all */
+    clq_numbers shift; /* for each axis, or one for all */
     clq_axes axes;
 } roll_config;
 static const clq_attribute roll_attributes[] = {
@@ -80,7 +81,7 @@ static const clq_attribute roll_attributes[] = {
     {CLQ_LAYER_ATTRIBUTE("axis", CLQ_ATTRIBUTE_AXES, roll_config, axes), .needed = true},
 };
 
-/* How many places to roll along each axis of x: below its size. */
+/* How many places to roll along each axis of x. Each is below the axis's size. */
 static clq_status find_rolls(const roll_config *config, const clq_shape *x, size_t rolls[CLQ_SHAPE_MAX]) {
     for (unsigned d = 0; d < x->rank; d++) rolls[d] = 0;
     if (config->shift.count != 1 && config->shift.count != config->axes.count)
@@ -103,7 +104,7 @@ static clq_status infer_roll(const clq_model *model, const clq_layer *layer, clq
     return find_rolls(layer->config, &y->shape, rolls);
 }
 
-/* `count` places from `first` on. */
+/* Takes `count` places of an axis, from place `first` on. */
 static clq_id take_run(const clq_parts *parts, const clq_shape *shape, unsigned axis, size_t first, size_t count,
                        clq_id x) {
     clq_node node = clq_part_node(parts, &clq_op_arrange, CLQ_IDS(x));
@@ -135,7 +136,7 @@ static clq_id expand_roll(clq_expansion *e, const clq_id *x) {
 }
 KIND(roll, "Roll", "roll", NUMPY, roll_config, roll_attributes, infer_roll, expand_roll);
 
-/* ---- repeat: each place of an axis several times; tile: each axis several times ---- */
+/* ---- repeat: each place of an axis several times in a row; tile: whole axes several times ---- */
 
 typedef struct repeat_config {
     size_t times;
@@ -172,7 +173,7 @@ static clq_id expand_repeat(clq_expansion *e, const clq_id *x) {
 KIND(repeat, "Repeat", "repeat", NUMPY, repeat_config, repeat_attributes, infer_repeat, expand_repeat);
 
 typedef struct tile_config {
-    clq_numbers times; /* of the last axes; also with the batch in front, once */
+    clq_numbers times; /* for the last axes; a number for the batch may stand in front, and is 1 */
 } tile_config;
 static const clq_attribute tile_attributes[] = {
     {CLQ_LAYER_ATTRIBUTE("repeats", CLQ_ATTRIBUTE_NUMBERS, tile_config, times), .needed = true, .whole = true},
@@ -203,7 +204,7 @@ static clq_status infer_tile(const clq_model *model, const clq_layer *layer, clq
     for (unsigned d = 0; d < y->shape.rank; d++) CLQ_TRY(lengthen(&y->shape.dims[d], times[d]));
     return clq_shape_elements(&y->shape, &elements);
 }
-/* From the last axis on: a run of it, with all that is behind, several times. */
+/* From the last axis on, repeats each run of an axis with all that lies behind it. */
 static clq_id expand_tile(clq_expansion *e, const clq_id *x) {
     const clq_shape *in = &clq_model_input_of(e->model, e->y, 0)->shape;
     size_t times[CLQ_SHAPE_MAX], inner = 1, outer = 1;
@@ -232,7 +233,7 @@ static const clq_attribute move_attributes[] = {
     {CLQ_LAYER_ATTRIBUTE("destination", CLQ_ATTRIBUTE_AXES, move_config, to), .needed = true},
 };
 
-/* Of each axis of y, that of x; the axes that are not named keep their order. */
+/* For each axis of y, finds the axis of x. The axes that are not named keep their order. */
 static clq_status find_moves(const move_config *config, const clq_shape *x, unsigned from[CLQ_SHAPE_MAX]) {
     unsigned taken = 0, set = 0, next = 0;
     if (config->from.count != config->to.count)

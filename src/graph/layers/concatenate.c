@@ -2,7 +2,7 @@
 #include "graph/layers/layer.h"
 
 typedef struct concatenate_config {
-    int axis; /* 0 is the first behind the batch; negative: from the end */
+    int axis; /* 0 is the first behind the batch; below 0: from the end */
 } concatenate_config;
 static const clq_attribute attributes[] = {
     {CLQ_LAYER_ATTRIBUTE("axis", CLQ_ATTRIBUTE_AXIS, concatenate_config, axis), .fallback = -1},
@@ -15,7 +15,7 @@ static bool joins(const clq_shape *a, const clq_shape *b, unsigned axis) {
     return true;
 }
 
-/* Of any kind whose config begins with the axis. */
+/* For any kind whose config begins with the axis. */
 clq_status clq_layer_infer_concatenated(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
     char first[CLQ_SHAPE_TEXT_MAX], second[CLQ_SHAPE_TEXT_MAX];
     const concatenate_config *config = layer->config;
@@ -38,7 +38,7 @@ clq_status clq_layer_infer_concatenated(const clq_model *model, const clq_layer 
     return CLQ_OK;
 }
 
-/* Of every row of a sample, which begins at the axis, input i has `widths[i]` elements. */
+/* Each row of a sample begins at the axis. In it, input i has `widths[i]` elements. */
 static clq_id join(clq_expansion *e, const clq_id *x, size_t count, size_t rows) {
     clq_node node = clq_expand_node(e, &clq_op_concatenate);
     clq_concatenation *p = &node.attributes.concatenation;
@@ -55,7 +55,7 @@ static clq_id join(clq_expansion *e, const clq_id *x, size_t count, size_t rows)
     return clq_graph_add_node(e->graph, &node);
 }
 
-/* More inputs than a node takes are joined in turns. */
+/* If there are more inputs than a node takes, several nodes join them. */
 clq_id clq_expand_joined(clq_expansion *e, const clq_id *x, size_t rows) {
     clq_id terms[CLQ_NODE_INPUTS];
     size_t count = 0;
@@ -77,7 +77,8 @@ clq_id clq_layer_expand_concatenated(clq_expansion *e, const clq_id *x) {
     return clq_expand_joined(e, x, rows);
 }
 
-/* Along the channels a step counts where it does in any input; one without a mask counts everywhere. */
+/* If the layer joins channels, a step counts if it counts in any input. An input without a mask counts at every step,
+ * and the result then has no mask. Joining steps is refused if any input has a mask. */
 static clq_tensor join_masks(clq_model *model, uint32_t layer, clq_tensor y) {
     const clq_model_tensor made = model->tensors[y.id - 1];
     const int axis = ((const concatenate_config *)model->layers[layer - 1].config)->axis;

@@ -19,7 +19,7 @@ static const clq_attribute attributes[] = {
     {CLQ_LAYER_ATTRIBUTE("padding", CLQ_ATTRIBUTE_PADDING, clq_conv2d_config, padding)},
     SHARED_ATTRIBUTES,
 };
-/* Along the width; heights stay 0, which means 1. */
+/* Along the width. Heights stay 0, which means 1. */
 static const clq_attribute attributes_1d[] = {
     {CLQ_LAYER_ATTRIBUTE("kernel_size", CLQ_ATTRIBUTE_SIZES, clq_conv2d_config, kernel[1]), .needed = true},
     {CLQ_LAYER_ATTRIBUTE("strides", CLQ_ATTRIBUTE_SIZES, clq_conv2d_config, strides[1]), .fallback = 1},

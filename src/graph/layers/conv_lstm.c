@@ -1,14 +1,14 @@
-/* ConvLSTM1D to 3D (Shi et al., "Convolutional LSTM network", 2015): an LSTM whose products are convolutions, of rows,
- * images or volumes, step by step. It is made of the steps' operations, one behind the other. A row is an image of
- * height 1, and an image a volume of depth 1. */
+/* ConvLSTM1D to 3D (Shi et al., "Convolutional LSTM network", 2015): an LSTM whose products are convolutions of rows,
+ * images or volumes. Each step becomes operations of its own, one step behind the other. A row is an image of height 1,
+ * and an image is a volume of depth 1. */
 #include "graph/layers/volume.h"
 
 enum { KERNEL, RECURRENT, BIAS };
-enum { IN, FORGET, CELL, OUT, GATES }; /* as Keras orders them */
+enum { IN, FORGET, CELL, OUT, GATES }; /* in Keras's order */
 enum { AXES = CLQ_VOLUME_AXES };
 
 typedef struct conv_lstm_config {
-    size_t filters, kernel[AXES], strides[AXES], dilation[AXES]; /* of axes that there are not 0, which means 1 */
+    size_t filters, kernel[AXES], strides[AXES], dilation[AXES]; /* of axes that the layer lacks: 0, which means 1 */
     clq_padding padding;
     clq_activation activation, gate_activation;
     bool no_bias, no_forget_ones, return_sequences, go_backwards;
@@ -16,7 +16,7 @@ typedef struct conv_lstm_config {
 } conv_lstm_config;
 
 #define MEMBER(key, type, member) CLQ_LAYER_ATTRIBUTE(key, type, conv_lstm_config, member)
-/* Seeds are of dropouts, and zeros of steps that a mask leaves out. */
+/* `seed` is for dropout, and `zero_output_for_mask` for masked steps. Neither is supported, so both are unused. */
 #define SHARED_ATTRIBUTES                                                                                              \
     {MEMBER("padding", CLQ_ATTRIBUTE_PADDING, padding)},                                                               \
         {MEMBER("activation", CLQ_ATTRIBUTE_ACTIVATION, activation), .fallback = CLQ_ACTIVATION_TANH},                 \
@@ -38,7 +38,7 @@ typedef struct conv_lstm_config {
         .key = "zero_output_for_mask", .type = CLQ_ATTRIBUTE_UNUSED                                                    \
     }
 
-/* The last so many axes. */
+/* For a layer with `axes` axes, which are the last ones of the config. */
 #define ATTRIBUTES(axes)                                                                                               \
     {                                                                                                                  \
         {MEMBER("kernel_size", CLQ_ATTRIBUTE_SIZES, kernel[AXES - (axes)]), .count = (axes), .needed = true},          \
@@ -52,7 +52,7 @@ static const clq_attribute attributes_1d[] = ATTRIBUTES(1), attributes_2d[] = AT
 static const conv_lstm_config *config_of(const clq_layer *layer) { return layer->config; }
 static unsigned axes_of(const clq_layer *layer) { return layer->kind->attributes[0].count; }
 
-/* The windows of the inputs' convolution over a step's volume, (steps, …, channels). */
+/* The windows of the convolution of a step's input. x: (steps, …, channels). */
 static clq_status place(const conv_lstm_config *config, const clq_shape *x, clq_volume_windows *out) {
     static const char *const names[AXES] = {"depth", "height", "width"};
     const unsigned absent = AXES + 2 - x->rank;
@@ -66,7 +66,7 @@ static clq_status place(const conv_lstm_config *config, const clq_shape *x, clq_
     }
     return CLQ_OK;
 }
-/* Those of the state's: padding same, one place after the other. */
+/* The windows of the state's convolution: padding same, strides and dilation 1. */
 static clq_volume_windows of_state(const clq_volume_windows *input) {
     clq_volume_windows state = *input;
     for (unsigned d = 0; d < AXES; d++) {
@@ -151,9 +151,9 @@ typedef struct steps {
     clq_expansion *e;
     const clq_parts *parts;
     const conv_lstm_config *config;
-    clq_volume_windows input, state; /* of the convolutions of a step's volume, and of the state */
-    clq_shape volume;                /* the state's */
-    size_t elements;                 /* of it */
+    clq_volume_windows input, state; /* of the convolutions of a step's input, and of the state */
+    clq_shape volume;                /* the state's shape */
+    size_t elements;                 /* of the state */
 } steps;
 
 static steps steps_of(clq_expansion *e, const clq_parts *parts) {
@@ -194,7 +194,7 @@ static clq_id convolve(const steps *s, const clq_volume_windows *w, size_t chann
     return clq_part_add(s->parts, node, CLQ_SHAPE(height->out, width->out, sizes.filters));
 }
 
-/* Step t of the inputs. */
+/* Takes step t of the inputs. */
 static clq_id take_step(const steps *s, clq_id x, size_t t) {
     const clq_shape *all = &clq_model_input_of(s->e->model, s->e->y, 0)->shape;
     clq_shape step = {.rank = all->rank - 1};
@@ -209,7 +209,7 @@ static clq_id take_gate(const steps *s, clq_id z, unsigned gate) {
                              clq_part_slice(s->parts, z, sizes, gate, s->volume), 0);
 }
 
-/* in cell + forget c before, which is none at first: 0. */
+/* The new cell is in * cell + forget * before. In the first step there is no cell before, and `before` is 0. */
 static clq_id next_cell(const steps *s, clq_id z, clq_id before) {
     const clq_id in = take_gate(s, z, IN),
                  c = clq_part_combine(s->parts, CLQ_ELEMENT_MULTIPLY, in, take_gate(s, z, CELL));
@@ -226,7 +226,7 @@ static clq_id expand(clq_expansion *e, const clq_id *x) {
     const size_t all = in->shape.dims[0], channels = clq_model_channels(in);
     clq_joining sequence = {.rows = 1};
     clq_id h = 0, c = 0;
-    (void)clq_expand_weight(e, RECURRENT); /* a single step has no use for it, and then its gradient is 0 */
+    (void)clq_expand_weight(e, RECURRENT); /* a single step does not read it, and its gradient is then 0 */
     for (size_t t = 0; t < all; t++) {
         clq_id z =
             convolve(&s, &s.input, channels, take_step(&s, x[0], s.config->go_backwards ? all - 1 - t : t), KERNEL);

@@ -1,4 +1,4 @@
-/* Operations of a program's own, as layers. */
+/* Operations that a program defines itself, as layers. */
 #include "graph/custom.h"
 #include "graph/layers/layer.h"
 
@@ -7,7 +7,7 @@
 
 enum { NAME_BYTES = 40, FUNCTION_BYTES = 100 };
 
-/* The config is the operation, with texts of the layer's own. */
+/* The config is the operation. The layer owns copies of its texts. */
 #define TEXT_ROW(member)                                                                                               \
     { CLQ_LAYER_ATTRIBUTE(#member, CLQ_ATTRIBUTE_COPY, clq_custom_operation, member) }
 #define NUMBER_ROW(i)                                                                                                  \
@@ -23,7 +23,7 @@ _Static_assert(CLQ_CUSTOM_NUMBERS_MAX == 8, "each number has a row");
 
 /* ---- checks ---- */
 
-/* A name as of C, of at most so many bytes. */
+/* Whether the text is an identifier of C, of at most `most` bytes. */
 static bool is_word(const char *text, size_t most) {
     size_t length = 0;
     while (clq_is_letter(text[length]) || text[length] == '_' || (length > 0 && clq_is_digit(text[length]))) length++;
@@ -107,7 +107,7 @@ clq_status clq_custom_infer(const clq_custom_operation *operation, const clq_sha
         return clq_fail(refused, "operation '%s' refuses inputs of these shapes, the first of which is %s: %s",
                         operation->name, clq_shape_describe(&inputs[0], text), clq_status_text(refused));
     }
-    s.input_count = count; /* given, whatever it has become */
+    s.input_count = count; /* the operation may not change its inputs */
     for (size_t i = 0; i < count; i++) s.inputs[i] = inputs[i];
     clq_status status = check_variables(operation, &s);
     if (status == CLQ_OK) status = set_items(operation, &s);
@@ -189,7 +189,7 @@ static const clq_layer_kind custom_kind = {.type = "Custom",
 
 /* ---- the builder ---- */
 
-/* Once it is added, the model is who ends `user`. */
+/* Once the layer is added, the model destroys `user`. Until then it is the caller's. */
 static bool add(clq_model *model, const clq_custom_operation *operation, const clq_tensor *inputs, size_t count,
                 const char *name, clq_tensor *out) {
     clq_custom_operation copy = *operation;

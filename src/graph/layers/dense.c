@@ -1,4 +1,4 @@
-/* Dense, over the last axis. */
+/* Dense, along the last axis. */
 #include "graph/layers/layer.h"
 
 static const clq_attribute attributes[] = {

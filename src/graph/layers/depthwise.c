@@ -1,8 +1,8 @@
-/* DepthwiseConv1D and 2D, SeparableConv1D and 2D: convolutions of each channel by itself, and with 1 x 1 filters over
- * all channels behind them. */
+/* DepthwiseConv1D and 2D, which convolve each channel by itself; SeparableConv1D and 2D, in which a convolution over
+ * all channels with 1 x 1 filters follows. */
 #include "graph/layers/layer.h"
 
-enum { DEPTHWISE = 2 }; /* place of a separable layer's first kernel, behind those of products */
+enum { DEPTHWISE = 2 }; /* the number of a separable layer's depthwise kernel, behind CLQ_KERNEL and CLQ_BIAS */
 
 #define WINDOWS_2D                                                                                                     \
     {CLQ_LAYER_ATTRIBUTE("kernel_size", CLQ_ATTRIBUTE_SIZES, clq_depthwise_conv2d_config, kernel), .count = 2,         \
@@ -39,7 +39,7 @@ enum { DEPTHWISE = 2 }; /* place of a separable layer's first kernel, behind tho
         CLQ_LAYER_ATTRIBUTE("pointwise_initializer", CLQ_ATTRIBUTE_INITIALISER, clq_separable_conv2d_config,           \
                             pointwise_initialiser)                                                                     \
     }
-/* A separable layer's config begins with that of its depthwise part. */
+/* A separable layer's config begins with the config of its depthwise part. */
 _Static_assert(offsetof(clq_separable_conv2d_config, depthwise) == 0, "the depthwise part is first");
 
 static const clq_attribute depthwise_2d[] = {WINDOWS_2D, OTHERS}, depthwise_1d[] = {WINDOWS_1D, OTHERS},
@@ -96,7 +96,7 @@ static clq_status declare(clq_model *model, clq_layer *layer, const clq_model_te
     return clq_model_declare_variable(model, layer, CLQ_BIAS, CLQ_SHAPE(clq_model_channels(y)), &bias);
 }
 
-/* The 1 x 1 filters of what the depthwise part gave. */
+/* Convolves what the depthwise part gave with the 1 x 1 filters. */
 static clq_id expand_pointwise(clq_expansion *e, const clq_conv2d_problem *depthwise, clq_id z,
                                clq_activation activation) {
     const clq_conv2d_problem pointwise = {.in_h = depthwise->out_h,

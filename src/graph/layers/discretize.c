@@ -1,5 +1,5 @@
-/* Discretization: the number of the bin that a number is in, between boundaries that were given, or that Keras found in
- * data; or these numbers as ones among zeros. Bin i is from boundary i - 1 on, up to in front of boundary i. */
+/* Discretization: the number of the bin that a number is in, or one-hot rows of these bins. The boundaries were given,
+ * or Keras found them in data. Bin i begins with boundary i - 1 and ends in front of boundary i. */
 #include "graph/layers/layer.h"
 
 enum { INT, ONE_HOT, MULTI_HOT, COUNT };
@@ -12,15 +12,15 @@ typedef struct bins_config {
 static const clq_attribute attributes[] = {
     {CLQ_LAYER_ATTRIBUTE("bin_boundaries", CLQ_ATTRIBUTE_NUMBERS, bins_config, boundaries), .listed = true},
     {CLQ_LAYER_ATTRIBUTE("output_mode", CLQ_ATTRIBUTE_CHOICE, bins_config, mode), .words = modes, .fallback = INT},
-    {.key = "num_bins", .type = CLQ_ATTRIBUTE_UNUSED}, /* of a layer that has still to see data */
+    {.key = "num_bins", .type = CLQ_ATTRIBUTE_UNUSED}, /* of a layer that has not seen data yet */
     {.key = "epsilon", .type = CLQ_ATTRIBUTE_UNUSED},
     {.key = "sparse", .type = CLQ_ATTRIBUTE_ONLY_FALSE},
 };
 
 static const bins_config *config_of(const clq_layer *layer) { return layer->config; }
 
-/* x (a, …) -> (…, bins) if the numbers along its first axis are put together; (a, …, bins) of ONE_HOT, which leaves out
- * a last axis of one place. */
+/* With MULTI_HOT and COUNT, x (a, …) -> (…, bins): numbers along the first axis are combined. With ONE_HOT, x (a,
+ * …) -> (a, …, bins), and a last axis of one place is dropped. */
 static clq_status infer(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
     const clq_numbers *given = &config_of(layer)->boundaries;
     const clq_shape *x = &clq_model_input_of(model, y, 0)->shape;
@@ -45,7 +45,7 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     return CLQ_OK;
 }
 
-/* How many boundaries are not above the number, which are all if it is none. */
+/* How many boundaries are not above the number. For NaN, these are all boundaries. */
 static clq_id count_below(clq_expansion *e, const clq_parts *parts, size_t numbers, clq_id x) {
     const struct clq_element_input by_channel = {.kind = CLQ_EACH_CHANNEL, .dtype = CLQ_F32};
     const clq_numbers *given = &config_of(e->layer)->boundaries;

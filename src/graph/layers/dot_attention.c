@@ -3,8 +3,8 @@
 
 #include <math.h>
 
-/* ---- keras.ops.dot_product_attention: of queries (tokens, heads, width), keys and values (others, heads, width), of
- * which there may be fewer heads: then each is several queries' ---- */
+/* ---- keras.ops.dot_product_attention: queries (tokens, heads, width), keys and values (others, heads, width). Keys
+ * and values may have fewer heads: several heads of queries then share one ---- */
 
 typedef struct product_config {
     bool causal;
@@ -103,8 +103,8 @@ const clq_layer_kind clq_layer_op_attention = {.type = "DotProductAttention",
                                                .declare = declare_product,
                                                .expand = expand_product};
 
-/* ---- Attention (Luong et al., 2015) and AdditiveAttention (Bahdanau et al., 2014): of a query (tokens, width), a
- * value (others, …), and a key, which is the value unless there is a third ---- */
+/* ---- Attention (Luong et al., 2015) and AdditiveAttention (Bahdanau et al., 2014): a query (tokens, width), a value
+ * (others, …), and a key; without a third tensor, the value is the key, too ---- */
 
 typedef struct score_config {
     bool no_scale, causal;
@@ -130,7 +130,7 @@ static const clq_attribute additive_attributes[] = {
 
 static const score_config *scores_of(const clq_layer *layer) { return layer->config; }
 
-/* Number i of query, value and key. */
+/* Which input is number i of query, value and key. Without a key, it is the value. */
 static uint32_t place_of(const clq_layer *layer, const clq_model_tensor *y, uint32_t i) {
     const score_config *config = scores_of(layer);
     return CLQ_MIN(i, y->input_count - (config->query_mask > 0) - (config->value_mask > 0) - 1);
@@ -185,7 +185,7 @@ static clq_attention_core score_core(const clq_expansion *e, const clq_id *x) {
     return c;
 }
 
-/* Queries that do not count give zeros. */
+/* Outputs of queries that the query's mask leaves out become zeros. */
 static clq_id leave_out(clq_expansion *e, const clq_id *x, clq_id z) {
     const size_t mask = scores_of(e->layer)->query_mask;
     const clq_shape *shape = &e->y->shape;
@@ -207,7 +207,7 @@ static clq_id expand_score(clq_expansion *e, const clq_id *x) {
                      clq_expand_attended(e, &c, x[0], x[place_of(e->layer, e->y, 2)], x[place_of(e->layer, e->y, 1)]));
 }
 
-/* x (1 or tokens, 1 or others, width) as (tokens, others, width). */
+/* Repeats x to (tokens, others, width). x is (tokens, 1, width) if it has queries, otherwise (1, others, width). */
 static clq_id repeat_pairs(clq_expansion *e, const clq_attention_core *c, bool queries, clq_id x) {
     const size_t width = c->s.key;
     const clq_shape all = CLQ_SHAPE(c->s.tokens, c->s.others, width),
@@ -215,7 +215,7 @@ static clq_id repeat_pairs(clq_expansion *e, const clq_attention_core *c, bool q
     return clq_expand_repeated(e, &from, &all, x);
 }
 
-/* Scores: the sum over scale * tanh(q + k). */
+/* The score of a pair is the sum of scale * tanh(q + k) over the width. */
 static clq_id expand_additive(clq_expansion *e, const clq_id *x) {
     const clq_attention_core c = score_core(e, x);
     const size_t rows = c.s.tokens * c.s.others;

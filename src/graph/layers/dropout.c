@@ -1,6 +1,6 @@
-/* Dropout, SpatialDropout1D to 3D, AlphaDropout, GaussianDropout and GaussianNoise: what is random in training, and
- * nothing in evaluation. Each use of a layer has a stream of random numbers of its own: streams are counted from 0, in
- * the order of the model's tensors. */
+/* Dropout, SpatialDropout1D to 3D, AlphaDropout, GaussianDropout and GaussianNoise: layers that are random in training
+ * and do nothing in evaluation. Each use of a layer has a stream of random numbers of its own. Streams are counted from
+ * 0, in the order of the model's tensors. */
 #include "graph/layers/layer.h"
 
 #include <math.h>
@@ -24,7 +24,7 @@ static const clq_attribute noise_attributes[] = {
 
 static const clq_dropout_config *config_of(const clq_expansion *e) { return e->layer->config; }
 
-/* Whether there is anything to do: the use's stream is taken in any case. */
+/* Takes the use's stream in every case. False: there is nothing to do. */
 static bool begins(clq_expansion *e, uint32_t *stream) {
     *stream = e->dropouts++;
     return e->config->mode == CLQ_MODE_TRAIN && config_of(e)->rate > 0;
@@ -32,7 +32,7 @@ static bool begins(clq_expansion *e, uint32_t *stream) {
 
 static uint64_t seed_of(const clq_expansion *e) { return config_of(e)->seed ? config_of(e)->seed : e->config->seed; }
 
-/* What the program ends with is the output of y's shape. */
+/* Ends the program: register `from` is the output, of y's shape. */
 static clq_id finish(clq_expansion *e, clq_node *node, unsigned from, clq_id x) {
     clq_element_program *p = &node->attributes.program;
     p->outputs[p->output_count++].from = from;
@@ -53,7 +53,8 @@ clq_id clq_expand_drops(clq_expansion *e, const clq_shape *shape, double rate, u
     return clq_graph_add_node(e->graph, &node);
 }
 
-/* x times a mask that places share. One that has a number for each sample and channel is read as such. */
+/* x times a mask that places share. A mask with a number for each sample and channel is read by channel. Any other mask
+ * is repeated to y's shape. */
 static clq_id expand_shared(clq_expansion *e, clq_id x, unsigned shared, uint32_t stream) {
     clq_shape shape = e->y->shape, channels = CLQ_SHAPE(shape.dims[shape.rank - 1]);
     const unsigned all = (1u << shape.rank) - 1, last = 1u << (shape.rank - 1);
@@ -93,8 +94,8 @@ static clq_id expand(clq_expansion *e, const clq_id *x) {
     return finish(e, &node, clq_element_do(p, drop), x[0]);
 }
 
-/* Klambauer et al., "Self-normalizing neural networks", 2017: what is dropped becomes SELU's lowest value, and a line
- * through all keeps mean and variance. */
+/* Klambauer et al., "Self-normalizing neural networks", 2017: numbers that are dropped become SELU's lowest value, and
+ * a linear function of all numbers then keeps mean and variance. */
 static clq_id expand_alpha(clq_expansion *e, const clq_id *x) {
     const double rate = config_of(e)->rate, lowest = -1.0507009873554805 * 1.6732632423543772;
     const double a = 1 / sqrt((1 - rate) * (1 + rate * lowest * lowest)), b = -a * lowest * rate;
@@ -114,7 +115,7 @@ static clq_id expand_alpha(clq_expansion *e, const clq_id *x) {
     return finish(e, &node, clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_ADD, .a = scaled, .b = shift}), x[0]);
 }
 
-/* Noise with this deviation is added to x; `about_one`: x is multiplied by noise about 1. */
+/* Adds noise with this standard deviation to x. about_one: multiplies x by noise about 1 instead. */
 static clq_id add_noise(clq_expansion *e, clq_id x, double deviation, bool about_one) {
     uint32_t stream;
     if (!begins(e, &stream)) return x;

@@ -1,4 +1,4 @@
-/* Embedding: rows of a table by number; and keras.ops that make numbers of their own: OnesLike, ZerosLike, Cumsum. */
+/* Embedding, which gives rows of a table by number. Also OnesLike, ZerosLike and Cumsum of keras.ops. */
 #include "graph/layers/layer.h"
 
 #define NUMPY "keras.src.ops.numpy"
@@ -17,7 +17,7 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     const clq_embedding_config *config = layer->config;
     const clq_shape *x = &clq_model_input_of(model, y, 0)->shape;
     if (x->rank == CLQ_SHAPE_MAX) return clq_fail(CLQ_ERROR_UNSUPPORTED, "its output would have too many axes");
-    if (config->rows >= 1u << 24) /* numbers of tokens arrive as floats */
+    if (config->rows >= 1u << 24) /* token numbers arrive as floats, which are exact below it */
         return clq_fail(CLQ_ERROR_UNSUPPORTED, "input_dim %zu is not supported; below %u is", config->rows, 1u << 24);
     y->shape = *x;
     y->shape.dims[y->shape.rank++] = config->width;
@@ -42,7 +42,7 @@ static clq_id expand(clq_expansion *e, const clq_id *x) {
 
 static size_t rows_of(const clq_layer *layer) { return ((const clq_embedding_config *)layer->config)->rows; }
 
-/* Token 0 is none. */
+/* With mask_zero, token 0 does not count. */
 static clq_tensor make_mask(clq_model *model, uint32_t id, clq_tensor y) {
     const clq_layer *layer = &model->layers[id - 1];
     const clq_tensor x = {.model = model, .id = model->inputs[model->tensors[y.id - 1].first_input]};
@@ -88,7 +88,7 @@ static clq_id expand_zeros(clq_expansion *e, const clq_id *x) {
     (void)x;
     return add_constant(e, 0);
 }
-/* Of whatever type: whole numbers, too. */
+/* Any type is accepted, also types of whole numbers. */
 static const clq_attribute numbers_attributes[] = {{.key = "dtype", .type = CLQ_ATTRIBUTE_UNUSED}};
 #define NUMBERS(name, class_name, name_stem)                                                                           \
     const clq_layer_kind clq_layer_op_##name = {.type = (class_name),                                                  \
@@ -103,7 +103,7 @@ static const clq_attribute numbers_attributes[] = {{.key = "dtype", .type = CLQ_
 NUMBERS(ones, "OnesLike", "ones_like");
 NUMBERS(zeros, "ZerosLike", "zeros_like");
 
-/* ---- sums up to each place: a product with a triangle of ones ---- */
+/* ---- cumulative sums: a product with a triangle of ones ---- */
 
 typedef struct cumsum_config {
     int axis;
@@ -113,7 +113,7 @@ static const clq_attribute cumsum_attributes[] = {
 };
 
 static clq_status infer_cumsum(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
-    enum { PLACES_MOST = 4096 }; /* the triangle has the square of them */
+    enum { PLACES_MOST = 4096 }; /* the triangle has its square in numbers */
     const int given = ((const cumsum_config *)layer->config)->axis;
     y->shape = clq_model_input_of(model, y, 0)->shape;
     unsigned axis;
@@ -123,7 +123,7 @@ static clq_status infer_cumsum(const clq_model *model, const clq_layer *layer, c
                     y->shape.dims[axis], given, PLACES_MOST);
 }
 
-/* Ones up to each token are its place, counted from 1. */
+/* The Cumsum of a OnesLike is each token's place, counted from 1. No other Cumsum is by token. */
 static bool cumsum_is_by_token(const clq_model *model, const clq_layer *layer, const clq_model_tensor *y) {
     const clq_model_tensor *x = clq_model_input_of(model, y, 0);
     (void)layer;

@@ -1,4 +1,4 @@
-/* CategoryEncoding, and keras.ops.one_hot: whole numbers as rows of a table of ones and zeros. */
+/* CategoryEncoding and keras.ops.one_hot: whole numbers as rows of a table of ones and zeros. */
 #include "graph/layers/layer.h"
 
 enum { ONE_HOT, MULTI_HOT, COUNT };
@@ -24,14 +24,14 @@ static const clq_attribute one_hot_attributes[] = {
 static size_t rows_of(const clq_layer *layer) { return ((const encoding_config *)layer->config)->tokens; }
 
 static clq_status check_table(size_t tokens) {
-    enum { TOKENS_MOST = 8192 }; /* the table has the square of them */
+    enum { TOKENS_MOST = 8192 }; /* the table has its square in numbers */
     if (tokens <= TOKENS_MOST) return CLQ_OK;
     return clq_fail(CLQ_ERROR_UNSUPPORTED,
                     "%zu different numbers are more than the %d that are supported: use an Embedding", tokens,
                     TOKENS_MOST);
 }
 
-/* x (…) -> (…, tokens); the last axis of x goes where it has one place, or where its numbers are put together. */
+/* x (…) -> (…, tokens). The last axis of x is dropped if it has one place, or if the mode combines its numbers. */
 static clq_status infer(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
     const encoding_config *config = layer->config;
     const clq_shape *x = &clq_model_input_of(model, y, 0)->shape;
@@ -50,7 +50,7 @@ static clq_status infer_one_hot(const clq_model *model, const clq_layer *layer, 
     return CLQ_OK;
 }
 
-/* A row for each number of x. */
+/* Gathers the table's row for each number of x. */
 static clq_id add_rows(clq_expansion *e, clq_id x, const clq_shape *shape) {
     const size_t rows = rows_of(e->layer), tokens = clq_model_input_of(e->model, e->y, 0)->elements;
     float *table = clq_alloc(rows * rows, sizeof *table);
@@ -93,7 +93,8 @@ clq_id clq_layer_expand_classes(clq_expansion *e, clq_id x, size_t numbers, size
     return node.inputs[0] ? clq_graph_add_node(e->graph, &node) : 0;
 }
 
-/* Numbers of a sample are checked before they are read, and those of others may be no class. */
+/* Numbers that come from the sample are checked before they are read, so they can index the table. Other numbers may be
+ * no class. */
 static clq_id expand_one_hot(clq_expansion *e, const clq_id *x) {
     const bool own = clq_model_find_own(e->model, clq_model_input_of(e->model, e->y, 0));
     if (own) return add_rows(e, x[0], &e->y->shape);
@@ -112,7 +113,7 @@ clq_id clq_layer_expand_at_most_one(clq_expansion *e, clq_id x) {
     return clq_expand_unary(e, node, x);
 }
 
-/* What the rows of a sample's numbers have together: how many there are; of MULTI_HOT at most one. */
+/* Adds up the rows of the numbers that are combined, which counts them. With MULTI_HOT a count is at most one. */
 static clq_id expand(clq_expansion *e, const clq_id *x) {
     const encoding_config *config = e->layer->config;
     const size_t rows = config->tokens, numbers = clq_model_input_of(e->model, e->y, 0)->elements,

@@ -1,5 +1,5 @@
-/* A layer that is an expression of its inputs' elements and of variables: each call that depends on an input is an
- * elementwise node, and the passes put nodes together. */
+/* A layer that is an expression of its inputs' elements and of variables. Each call that depends on an input becomes an
+ * elementwise node, and the passes fuse the nodes. */
 #include "graph/layers/expression.h"
 
 #include <math.h>
@@ -35,13 +35,13 @@ static clq_status declare(clq_model *model, clq_layer *layer, const clq_model_te
 
 /* ---- operations ---- */
 
-/* A node of one call that depends on an input. Its values are the inputs and variables that it reads, each once. */
+/* The node of one call that depends on an input, under construction. It reads each of its inputs and variables once. */
 typedef struct making {
     clq_expansion *e;
     const expression_config *config;
     const clq_id *values; /* by term */
     clq_node node;
-    unsigned variables; /* among its inputs */
+    unsigned variables; /* how many of the node's inputs are variables */
     bool full;
 } making;
 
@@ -71,7 +71,8 @@ static unsigned make_call(making *m, const clq_term *term, const unsigned *opera
                .op = term->op, .a = operands[0], .b = operands[1], .c = operands[2], .number = term->number});
 }
 
-/* The register of a term that depends on no input, or that was computed by a node of its own. */
+/* The register of a term. If the term depends on an input, an earlier node has computed it, and this node reads the
+ * value. */
 static unsigned make(making *m, unsigned index) {
     const clq_term *term = &m->config->tree.terms[index];
     unsigned operands[3] = {0};
@@ -87,7 +88,7 @@ static unsigned make(making *m, unsigned index) {
     return m->full ? 0 : make_call(m, term, operands);
 }
 
-/* The node's first input is one that has elements. */
+/* Operands that depend on an input come first, because the node's first input must be one that has elements. */
 static clq_id add_call(clq_expansion *e, const clq_id *values, const clq_term *term) {
     making m = {.e = e, .config = e->layer->config, .values = values, .node = clq_expand_node(e, &clq_op_elementwise)};
     clq_element_program *p = &m.node.attributes.program;

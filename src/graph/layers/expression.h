@@ -1,4 +1,5 @@
-/* Expressions as trees: what expression_text.c makes of a text, and expression.c of a tree. Private to graph. */
+/* Expressions as trees: expression_text.c parses a text to a tree, and expression.c expands a tree to operations.
+ * Private to graph. */
 #ifndef CLQ_GRAPH_EXPRESSION_H
 #define CLQ_GRAPH_EXPRESSION_H
 
@@ -7,25 +8,25 @@
 
 typedef enum clq_term_kind { CLQ_TERM_NUMBER, CLQ_TERM_INPUT, CLQ_TERM_VARIABLE, CLQ_TERM_CALL } clq_term_kind;
 
-/* Of a call: an instruction, or an activation that is built of several. */
+/* A part of an expression. A CALL is one instruction, or an activation that consists of several. */
 typedef struct clq_term {
     clq_term_kind kind;
-    bool by_element; /* an input is read in it */
-    unsigned index;  /* INPUT, VARIABLE */
-    double number;   /* NUMBER; of an instruction that has one */
+    bool by_element; /* it depends on an input */
+    unsigned index;  /* of an INPUT or VARIABLE: which */
+    double number;   /* of a NUMBER; of a CALL whose instruction has one */
     clq_element_op op;
-    clq_activation activation;           /* LINEAR: it is `op` */
-    unsigned operand_count, operands[3]; /* terms in front */
+    clq_activation activation;           /* of a CALL; LINEAR: the call is `op` */
+    unsigned operand_count, operands[3]; /* operands: earlier terms */
 } clq_term;
 
-/* Its last term is the whole. */
+/* The last term is the whole expression. */
 typedef struct clq_expression_tree {
     clq_term terms[CLQ_EXPRESSION_TERMS_MAX];
     unsigned count;
 } clq_expression_tree;
 
-/* Of a text with so many inputs, and variables of these names. Calls whose operands are numbers are numbers, as far as
- * double has them. Errors: ARGUMENT. */
+/* Parses a text that reads `inputs` inputs and the named variables. A call whose operands are all numbers becomes a
+ * number if it can be computed in double. Errors: ARGUMENT. */
 clq_status clq_expression_parse(const char *text, size_t inputs, const char *const *variables, size_t variable_count,
                                 clq_expression_tree *out);
 

@@ -14,12 +14,12 @@ typedef struct parser {
     unsigned depth;
     bool reads_inputs[CLQ_EXPRESSION_INPUTS_MAX], reads_variables[CLQ_EXPRESSION_VARIABLES_MAX];
     clq_expression_tree *tree;
-    clq_status status; /* the first failure; nothing is read behind it */
+    clq_status status; /* the first failure, at which reading stops */
 } parser;
 
 /* ---- failures ---- */
 
-/* What follows, for a message. */
+/* Notes a failure: the message says what was expected at this place. */
 static clq_status fail_at(parser *p, const char *at, const char *expected) {
     const size_t place = (size_t)(at - p->text) + 1;
     if (p->status != CLQ_OK) return p->status;
@@ -64,7 +64,7 @@ static bool is_number(const parser *p, unsigned term, double *number) {
 
 static double square(double x) { return x * x; }
 
-/* Functions by name; `of` is that of a number. */
+/* Functions by name. `of` computes the function of a known number; NULL: such calls stay calls. */
 static const struct function {
     const char *name;
     unsigned operands;
@@ -88,7 +88,7 @@ static unsigned add_unary(parser *p, clq_element_op op, double (*of)(double), un
 
 static double negative(double x) { return -x; }
 
-/* Two numbers are one; a product with a number is an instruction of one operand. */
+/* Two numbers become one number. A product with one number becomes an instruction of one operand. */
 static unsigned add_binary(parser *p, clq_element_op op, unsigned a, unsigned b) {
     double left, right;
     const bool first = is_number(p, a, &left), second = is_number(p, b, &right);
@@ -127,7 +127,7 @@ static void skip_blanks(parser *p) {
     while (clq_is_space(*p->at)) p->at++;
 }
 
-/* Takes a mark that comes next, and not as the begin of a longer one. */
+/* Takes the mark if it comes next and is not the beginning of a longer mark. */
 static bool take(parser *p, const char *mark) {
     const size_t length = strlen(mark);
     skip_blanks(p);
@@ -147,7 +147,7 @@ static bool is_word(const char *at, size_t length, const char *word) {
     return strlen(word) == length && memcmp(at, word, length) == 0;
 }
 
-/* Digits, a point and an exponent. */
+/* Reads digits, a point and an exponent. */
 static unsigned read_number(parser *p) {
     char digits[NUMBER_BYTES];
     size_t length = 0;
@@ -171,7 +171,8 @@ static unsigned read_number(parser *p) {
 
 /* ---- names ---- */
 
-/* x0, x1, …; x, y, z. NONE: it is no input's name, whether or not there is such an input. */
+/* The input that a name means: x0, x1, …; or x, y, z. NONE: no input can have this name. The expression may have
+ * fewer inputs. */
 static unsigned input_of(const char *at, size_t length) {
     if (length == 1 && *at >= 'x' && *at <= 'z') return (unsigned)(*at - 'x');
     if (length == 2 && at[0] == 'x' && at[1] >= '0' && at[1] < '0' + CLQ_EXPRESSION_INPUTS_MAX)
@@ -179,7 +180,7 @@ static unsigned input_of(const char *at, size_t length) {
     return NONE;
 }
 
-/* What a function's name means, as a call without operands. */
+/* Finds what a function's name means, as a call whose operands are not known yet. */
 static bool function_of(const char *at, size_t length, clq_term *call, double (**of)(double)) {
     char name[NUMBER_BYTES];
     *call = (clq_term){.kind = CLQ_TERM_CALL};
@@ -259,7 +260,7 @@ static unsigned read_value(parser *p) {
     return value;
 }
 
-/* A sign binds less than a power, but may begin an exponent: 2^-x. */
+/* A sign binds less tightly than a power. It may still begin an exponent: 2^-x. */
 static unsigned read_sign(parser *p) {
     unsigned value;
     if (++p->depth > CLQ_EXPRESSION_DEPTH_MAX && p->status == CLQ_OK)
@@ -305,7 +306,7 @@ static unsigned read_sum(parser *p) {
     return value;
 }
 
-/* Longer marks come first. */
+/* Longer marks come first, because the first mark that fits is taken. */
 static const struct comparison {
     const char *mark;
     clq_element_op op;
@@ -374,7 +375,7 @@ clq_status clq_expression_parse(const char *text, size_t inputs, const char *con
     if (p.status == CLQ_OK && *p.at) (void)fail_at(&p, p.at, "an operator or the end");
     if (p.status == CLQ_OK) p.status = check_reads(&p);
     if (p.status != CLQ_OK) return p.status;
-    tree.count = whole + 1; /* an operand that a power of 1 gives back may stand in front of others */
+    tree.count = whole + 1; /* terms behind it are unused: a power of 1 gives back its base */
     *out = tree;
     return CLQ_OK;
 }

@@ -1,5 +1,6 @@
-/* keras.ops.fft2: the discrete Fourier transform along the last two axes, as products with matrices of cosines and
- * sines: of rows, then of columns. It gives the real parts and the imaginary parts. */
+/* keras.ops.fft2: the discrete Fourier transform along the last two axes, computed as products with matrices of cosines
+ * and sines. Rows are transformed first, then columns. There are two outputs: the real parts and the imaginary
+ * parts. */
 #include "graph/layers/layer.h"
 
 #include <math.h>
@@ -11,9 +12,9 @@ static const clq_attribute attributes[] = {
     {CLQ_LAYER_ATTRIBUTE("part", CLQ_ATTRIBUTE_SIZES, fourier_config, part)},
 };
 
-/* The input's imaginary part has to be zeros_like, which Keras needs for a real input. */
+/* Keras needs an imaginary part for a real input, too. Here it has to be a ZerosLike. */
 static clq_status infer(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
-    enum { PLACES_MOST = 4096 }; /* a matrix has the square of them */
+    enum { PLACES_MOST = 4096 }; /* a matrix has its square in numbers */
     const clq_model_tensor *x = clq_model_input_of(model, y, 0), *imaginary = clq_model_input_of(model, y, 1);
     (void)layer;
     if (x->shape.rank < 2) return clq_fail(CLQ_ERROR_UNSUPPORTED, "its input should have two axes or more");
@@ -28,7 +29,7 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     return CLQ_OK;
 }
 
-/* cos(2 pi i k / n), or sin. */
+/* A matrix of cos(2 pi i k / n), or of sin(2 pi i k / n). */
 static clq_id add_waves(clq_expansion *e, size_t n, bool sine) {
     const double turn = 8 * atan(1) / (double)n;
     float *waves = clq_alloc(n * n, sizeof *waves);
@@ -50,7 +51,7 @@ typedef struct sizes {
     size_t outer, rows, columns;
 } sizes;
 
-/* x (rows, columns) times waves (columns, columns); or waves (rows, rows) times x. */
+/* If `rows` is false, x (rows, columns) times waves (columns, columns); otherwise waves (rows, rows) times x. */
 static clq_id transform(clq_expansion *e, const sizes *s, bool rows, clq_id waves, clq_id x) {
     const size_t plane = s->rows * s->columns;
     const clq_shape shape = CLQ_SHAPE(s->outer, s->rows, s->columns);
@@ -72,7 +73,7 @@ static clq_id transform(clq_expansion *e, const sizes *s, bool rows, clq_id wave
     return clq_graph_add_node(e->graph, &node);
 }
 
-/* The real part is C X C - S X S, the imaginary one -(S X C + C X S). */
+/* The real part is C X C - S X S, and the imaginary part is -(S X C + C X S). */
 static clq_id expand(clq_expansion *e, const clq_id *x) {
     const bool real = ((const fourier_config *)e->layer->config)->part == 0;
     const clq_shape *in = &e->y->shape;

@@ -1,9 +1,10 @@
-/* GlobalAveragePooling and GlobalMaxPooling, 1D to 3D: the mean, or the largest, of each channel over all places. */
+/* GlobalAveragePooling and GlobalMaxPooling, 1D to 3D: the mean or the largest number of each channel over all
+ * places. */
 #include "graph/layers/layer.h"
 
 typedef struct global_pool_config {
     bool keep_dims;
-    size_t mask; /* the number of its input, from 1 on; 0: none */
+    size_t mask; /* which input is the mask, from 1 on; 0: none */
 } global_pool_config;
 static const clq_attribute attributes[] = {
     {CLQ_LAYER_ATTRIBUTE("keepdims", CLQ_ATTRIBUTE_FLAG, global_pool_config, keep_dims)},
@@ -41,7 +42,7 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     return CLQ_OK;
 }
 
-/* The sum of the steps that count over their number. */
+/* The sum of the steps that count, divided by their number. */
 static clq_id expand_masked(clq_expansion *e, clq_id x, clq_id mask, size_t steps, size_t channels) {
     const clq_shape whole = CLQ_SHAPE(steps, channels), row = CLQ_SHAPE(channels);
     const clq_repeat_problem sum = {.outer = 1, .repeats = steps, .inner = channels, .scale = 1};
@@ -108,7 +109,8 @@ KIND(clq_layer_global_max_pool1d, "GlobalMaxPooling1D", "global_max_pooling1d", 
 KIND(clq_layer_global_max_pool2d, "GlobalMaxPooling2D", "global_max_pooling2d", attributes, false);
 KIND(clq_layer_global_max_pool3d, "GlobalMaxPooling3D", "global_max_pooling3d", attributes, false);
 
-/* By the input's rank: 1D, 2D or 3D. What is none is refused by the kind for images. */
+/* Chooses the kind by the input's rank: 1D, 2D or 3D. An input of any other rank goes to the 2D kind, which refuses
+ * it. */
 static clq_tensor add(clq_model *model, clq_tensor x, const clq_layer_kind *const kinds[3], bool keep_dims,
                       const char *name) {
     const unsigned axes = clq_model_rank(model, x) - 1;

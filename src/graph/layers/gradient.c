@@ -1,4 +1,4 @@
-/* Layers that change the gradient alone: what they give is their input. */
+/* Layers that change only the gradient: their output is their input. */
 #include "graph/layers/layer.h"
 
 #include <float.h>
@@ -7,7 +7,7 @@ static clq_id expand_stop(clq_expansion *e, const clq_id *x) {
     return clq_expand_unary(e, clq_expand_node(e, &clq_op_stop_gradient), x[0]);
 }
 
-/* Of keras.ops: as all of its functions, it ends masks. */
+/* The function of keras.ops. Like all functions of keras.ops, it ends masks. */
 const clq_layer_kind clq_layer_op_stop_gradient = {.type = "StopGradient",
                                                    .stem = "stop_gradient",
                                                    .module = "keras.src.ops.core",

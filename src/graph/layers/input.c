@@ -1,4 +1,4 @@
-/* InputLayer, and several of them, which share a sample. */
+/* InputLayer; and the layers of several inputs, which are parts of one sample. */
 #include "graph/layers/layer.h"
 
 static clq_status infer(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
@@ -9,7 +9,7 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     return clq_fail(CLQ_ERROR_UNSUPPORTED, "model %s has an input already: clq_inputs adds several", model->name);
 }
 
-/* Whether the model computes numbers of rows from its samples. needed: (tensors), zeros. */
+/* Whether the samples reach a layer that takes numbers of rows, as an Embedding does. needed: (tensors), zeros. */
 static bool has_tokens(const clq_model *model, bool *needed) {
     for (uint32_t id = model->tensor_count; id > 0; id--) {
         const clq_model_tensor *y = &model->tensors[id - 1];
@@ -19,8 +19,8 @@ static bool has_tokens(const clq_model *model, bool *needed) {
     return needed[model->input - 1];
 }
 
-/* Whether samples of bytes come as they are, 0 to 255: a layer is for such numbers, and reads them directly or behind
- * layers that move or shade them. */
+/* Whether samples of bytes stay as they are, 0 to 255. They do if a layer for such numbers reads the samples, directly
+ * or behind layers that only move or shade them. */
 static bool takes_raw_bytes(const clq_model *model) {
     for (uint32_t i = 0; i < model->tensor_count; i++) {
         const clq_model_tensor *y = &model->tensors[i];
@@ -44,7 +44,7 @@ clq_status clq_model_byte_factor(const clq_model *model, float *out) {
     return CLQ_OK;
 }
 
-/* The samples, as the plan gets them, in float32. */
+/* The samples that the plan gets. Bytes become float32. */
 static clq_id expand(clq_expansion *e, const clq_id *x) {
     (void)x;
     const clq_id samples = clq_graph_add_value(e->graph, &(clq_graph_value){.name = e->layer->name,
@@ -72,7 +72,7 @@ clq_tensor clq_model_add_input(clq_model *model, clq_shape shape, const char *na
 
 clq_tensor clq_input(clq_model *model, clq_shape shape) { return clq_model_add_input(model, shape, NULL); }
 
-/* ---- several inputs: each is a run of the sample's values ---- */
+/* ---- several inputs: each is a run of the values of a sample ---- */
 
 typedef struct part_config {
     double first; /* a whole number */
@@ -96,7 +96,7 @@ static clq_id expand_part(clq_expansion *e, const clq_id *x) {
     return clq_expand_arrange(e, &a, x[0]);
 }
 
-/* It is not among the kinds by name, because files have no other InputLayer than the one that reads nothing. */
+/* This kind is not in the list of kinds: an InputLayer of a file is always the kind without inputs. */
 static const clq_layer_kind part_kind = {.type = "InputLayer",
                                          .stem = "input_layer",
                                          .inputs = {1, 1},
@@ -105,7 +105,7 @@ static const clq_layer_kind part_kind = {.type = "InputLayer",
                                          .infer = infer_part,
                                          .expand = expand_part};
 
-/* The values of a sample; 0: the shapes are refused, and the model's error says why. */
+/* How many values a sample has. 0: the shapes are refused, and the model's error says why. */
 static size_t add_up(clq_model *model, const clq_shape *shapes, size_t count) {
     size_t sum = 0, elements = 0;
     clq_status status = CLQ_OK;
@@ -134,7 +134,7 @@ void clq_inputs(clq_model *model, const clq_shape *shapes, const char *const *na
     }
     part_config part = {0};
     clq_tensor whole = {0};
-    const size_t sum = add_up(model, shapes, count); /* a sample has an axis, also if its only input has none */
+    const size_t sum = add_up(model, shapes, count); /* a sample has an axis, even if its only input has none */
     if (sum > 0) whole = clq_model_add_input(model, CLQ_SHAPE(sum), "all inputs");
     for (size_t i = 0; i < count; i++) {
         tensors[i] = (clq_tensor){0};

@@ -1,4 +1,4 @@
-/* The list of all kinds of layers, and what several share. */
+/* The list of all kinds of layers, and functions that several kinds share. */
 #include "graph/layers/layer.h"
 
 #include <string.h>
@@ -214,7 +214,7 @@ static const clq_layer_kind *const kinds[] = {
 
 const clq_layer_kind *clq_layer_kind_at(size_t index) { return index < CLQ_COUNT_OF(kinds) ? kinds[index] : NULL; }
 
-/* Another library's class of the same name is another layer. Keras 2 leaves the module out. */
+/* A class of the same name in another library is another layer. Keras 2 writes no module. */
 static bool is_of_module(const clq_layer_kind *kind, const char *module) {
     static const char *const keras[] = {"keras.layers", "keras.src.layers", "keras.src.engine"};
     if (kind->module) return module && strcmp(module, kind->module) == 0;

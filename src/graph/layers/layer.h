@@ -1,5 +1,5 @@
-/* What files of kinds of layers are made with: their rows (graph/layer_rows.h), and how they add their operations to a
- * step graph. Private to graph. */
+/* What the files of layer kinds share: how they declare their rows (graph/layer_rows.h), and how they add their
+ * operations to a step graph. Private to graph. */
 #ifndef CLQ_GRAPH_LAYER_H
 #define CLQ_GRAPH_LAYER_H
 
@@ -8,48 +8,51 @@
 
 /* ---- rows ---- */
 
-/* Of a kind whose layers are given a `config`: its size, and its attributes in a static array of this name. */
+/* For a kind whose layers take a `config`: the config's size, and the attributes in the static array `rows`. */
 #define CLQ_LAYER_CONFIG(config, rows) .config_bytes = sizeof(config), CLQ_LAYER_ATTRIBUTES(rows)
-/* Of a kind whose layers are given nothing: what files may have. */
+/* The attributes alone, for a kind whose layers take no config: files may have these. */
 #define CLQ_LAYER_ATTRIBUTES(rows) .attributes = (rows), .attribute_count = CLQ_COUNT_OF(rows)
-/* An attribute and its member. */
+/* An attribute, and the config's member that holds it. */
 #define CLQ_LAYER_ATTRIBUTE(name, kind, config, member) .key = (name), .type = (kind), .at = offsetof(config, member)
 
-/* An `infer`: y has the shape of its first input. (kinds.c) */
+/* An `infer` function: y gets the shape of its first input. (kinds.c) */
 clq_status clq_layer_keep_shape(const clq_model *model, const clq_layer *layer, clq_model_tensor *y);
 
-/* A `by_token` of layers that are elementwise: true if all inputs have as many axes as y. (kinds.c) */
+/* A `by_token` function of elementwise layers: true if all inputs have as many axes as y. (kinds.c) */
 bool clq_layer_is_by_token(const clq_model *model, const clq_layer *layer, const clq_model_tensor *y);
-/* The same of layers that compute along the last axis: true if that is not the tokens'. (kinds.c) */
+/* As clq_layer_is_by_token, for layers that compute along the last axis, which must not be the tokens'. (kinds.c) */
 bool clq_layer_is_by_row(const clq_model *model, const clq_layer *layer, const clq_model_tensor *y);
-/* The same of layers that always are: true. (kinds.c) */
+/* A `by_token` function of layers that always compute by token: true. (kinds.c) */
 bool clq_layer_is_of_tokens(const clq_model *model, const clq_layer *layer, const clq_model_tensor *y);
 
-/* Of kinds of several inputs, whose shapes broadcast: an `infer`. (merge.c) */
+/* An `infer` function of kinds with several inputs whose shapes broadcast. (merge.c) */
 clq_status clq_layer_infer_broadcast(const clq_model *model, const clq_layer *layer, clq_model_tensor *y);
 
-/* A tensor that is 1 where x is not 0, else 0, of a layer that is named after another. (logic.c) */
+/* Adds a tensor that is 1 for each number of x that is not 0, and 0 for the others. Its layer is named after layer
+ * `of`. (logic.c) */
 clq_tensor clq_model_add_mask(clq_model *model, const char *of, clq_tensor x);
-/* A mask of the steps that count in a, in b, or in both; named likewise. (logic.c) */
+/* Adds the mask of the steps that count in a, in b, or in both. Its layer is named after layer `of`. (logic.c) */
 clq_tensor clq_model_join_masks(clq_model *model, const char *of, clq_tensor a, clq_tensor b);
-/* A mask that a layer of any kind computes; named likewise. (logic.c) */
+/* Adds a mask that a layer of the given kind computes. The layer is named after layer `of`. (logic.c) */
 clq_tensor clq_model_add_mask_of(clq_model *model, const char *of, const clq_layer_kind *kind, const void *config,
                                  const clq_tensor *inputs, size_t count);
 
-/* In front of a builder that is given a config, or NULL: one that sets what this version does not know is the model's
- * failure, and the builder gives no tensor. (attributes.c) */
+/* Builders use this first, with a config or NULL. A config that sets `reserved` asks for what this version does not
+ * know: the model fails, and the builder returns no tensor. (attributes.c) */
 bool clq_layer_knows(clq_model *model, const char *type, const char *name, const void *reserved, size_t bytes);
 #define CLQ_LAYER_KNOWS(model, type, config)                                                                           \
     if ((config) && !clq_layer_knows(model, #type, (config)->name, (config)->reserved, sizeof(config)->reserved))      \
         return (clq_tensor) { 0 }
-/* Sets what the config leaves open to its default, and checks it by the kind's rows. (attributes.c) */
+/* Gives unset members of the config their defaults, and checks all members by the kind's rows. (attributes.c) */
 clq_status clq_layer_check(const clq_layer_kind *kind, void *config);
-/* Makes what the attributes of a copied config point to copies; to be released in any case. */
+/* Replaces what the attributes of a copied config point to by copies. The config has to be released even if this
+ * fails. */
 clq_status clq_layer_own(const clq_layer_kind *kind, void *config);
-/* A text that two layers of a kind have in common only if their attributes make them take the same time. */
+/* Appends a text of the attributes. Two layers of a kind have the same text only if their attributes make them take the
+ * same time. */
 void clq_layer_add_key(const clq_layer *layer, clq_text *to);
 
-/* Places among the variables of products. */
+/* Variable numbers of layers that compute products. */
 enum { CLQ_KERNEL, CLQ_BIAS };
 
 extern const clq_layer_kind clq_layer_input, clq_layer_conv1d, clq_layer_conv2d, clq_layer_depthwise_conv1d,
@@ -98,129 +101,134 @@ extern const clq_layer_kind clq_layer_input, clq_layer_conv1d, clq_layer_conv2d,
     clq_layer_grouped_attention, clq_layer_discretization, clq_layer_stft_spectrogram, clq_layer_mel_spectrogram,
     clq_layer_conv_lstm3d;
 
-/* CLQ_ERROR_ARGUMENT unless it is one of clq_activation. */
+/* Errors: ARGUMENT if the activation is none of clq_activation. */
 clq_status clq_layer_check_activation(clq_activation activation);
-/* What a product's own launch applies; another activation is an operation of its own. */
+/* The activation that a product's own launch applies. Any other activation is an operation of its own, and this gives
+ * LINEAR. */
 static inline clq_activation clq_layer_fused_activation(clq_activation activation) {
     return clq_activation_joins(activation) ? activation : CLQ_ACTIVATION_LINEAR;
 }
 
 /* ---- layers as operations (step/expand.c) ---- */
 
-/* A tensor of the model on its way. */
+/* What the step graph has of a tensor of the model. */
 typedef struct clq_expanded {
     clq_id value;
-    clq_id logits;          /* what it is the softmax or sigmoid of, for a loss; 0: none */
-    clq_activation skipped; /* that softmax or sigmoid */
-    bool read;              /* by a layer whose output is wanted */
-    bool wanted;            /* an output is computed from it, or a loss */
+    clq_id logits;          /* the input of `skipped`, for a loss that reads it; 0: none */
+    clq_activation skipped; /* the softmax or sigmoid behind `logits` */
+    bool read;              /* a layer whose output is wanted reads it */
+    bool wanted;            /* an output, a loss or a later stage needs it */
 } clq_expanded;
 
-/* A model on its way to become operations. */
+/* The state of expanding a model's layers into operations. */
 struct clq_expansion {
     clq_graph *graph;
     const clq_model *model;
     const clq_plan_config *config;
-    clq_expanded *tensors; /* by id of the model's tensor */
-    clq_id *weights;       /* by variable */
-    uint32_t dropouts;     /* expanded so far */
-    clq_id places;         /* clq_expand_places; 0: not yet */
-    /* The tensor whose turn it is, and its layer. */
+    clq_expanded *tensors; /* by the id of the model's tensor */
+    clq_id *weights;       /* by variable; 0: not yet */
+    uint32_t dropouts;     /* uses of layers that draw, so far: the next stream */
+    clq_id places;         /* of clq_expand_places; 0: not yet */
+    /* The tensor that is being expanded, and its layer. */
     uint32_t id;
     const clq_model_tensor *y;
     const clq_layer *layer;
 };
 
-/* A node of the layer, in the forward segment, without values. */
+/* A node of the layer, in the forward segment, without inputs and outputs. */
 clq_node clq_expand_node(const clq_expansion *e, const clq_operation *op);
-/* What a layer of many operations is made of (parts.h). `of` is set, and has to live as long. */
+/* The builder for a layer of many operations (parts.h). Sets `of`, which has to live as long as the result. */
 clq_parts clq_expand_parts(const clq_expansion *e, clq_node *of);
-/* A new value of the step's, of this shape, for the layer. */
+/* Adds a value of this shape for each sample, in the step's own memory. */
 clq_id clq_expand_value(clq_expansion *e, const clq_shape *shape, size_t elements);
-/* Variable `index` of the layer, the same value wherever it is read; 0 where the layer has none. */
+/* The value of the layer's variable `index`. All reads of the variable share it. 0: the layer has no such variable. */
 clq_id clq_expand_weight(clq_expansion *e, unsigned index);
-/* What a state variable of the layer is after the step: another value in the same memory. */
+/* The value that the layer's state variable `index` has after the step. It lies in the same memory as the old value. */
 clq_id clq_expand_new_state(clq_expansion *e, unsigned index);
 
-/* Of a model that decodes: the place of each sample's token, as a number. */
+/* For a model that decodes: the place of each sample's token in its text, as a number. */
 clq_id clq_expand_places(clq_expansion *e);
 
-/* Each adds a node, and gives its output, of y's shape. */
+/* Each adds a node, and gives the node's output, which has y's shape. */
 clq_id clq_expand_unary(clq_expansion *e, clq_node node, clq_id x);
-/* One instruction of one or two values of y's shape. */
+/* One instruction, which has one or two operands of y's shape. */
 clq_id clq_expand_elements(clq_expansion *e, clq_instruction instruction, const clq_id *x);
-/* Linear: x itself. */
+/* LINEAR adds no node: the result is x itself. */
 clq_id clq_expand_activation(clq_expansion *e, clq_activation activation, clq_id x);
-/* cap tanh(z / cap), of z's shape; z itself if the cap is 0. */
+/* cap tanh(z / cap), of z's shape. If the cap is 0, the result is z itself. */
 clq_id clq_expand_capped(clq_expansion *e, const clq_shape *shape, double cap, clq_id z);
-/* As of Permute and Concatenate. (permute.c, concatenate.c) */
+/* The functions of Permute and Concatenate, for other kinds with such configs. (permute.c, concatenate.c) */
 clq_status clq_layer_infer_permuted(const clq_model *model, const clq_layer *layer, clq_model_tensor *y);
 clq_id clq_layer_expand_permuted(clq_expansion *e, const clq_id *x);
 clq_status clq_layer_infer_concatenated(const clq_model *model, const clq_layer *layer, clq_model_tensor *y);
 clq_id clq_layer_expand_concatenated(clq_expansion *e, const clq_id *x);
-/* Factors of dropout for each sample, of this shape: 0, or 1 / (1 - rate). seed 0: the trainer's. (dropout.c) */
+/* Dropout factors of this shape for each sample. Each is 0 or 1 / (1 - rate). seed 0: the trainer's. (dropout.c) */
 clq_id clq_expand_drops(clq_expansion *e, const clq_shape *shape, double rate, uint64_t seed, uint32_t stream);
-/* The stream of a use of a layer that draws, which is taken in any case. False: nothing is drawn, as in evaluation. */
+/* Takes the stream of a use of a layer that draws, in every mode. False: the mode is not training, and nothing is
+ * drawn. */
 bool clq_layer_begins_draw(clq_expansion *e, uint32_t *stream);
-/* So many numbers for each sample, from 0 to 1: a function of the seed (0: the training's), the stream, the step and
- * the sample's place in the global batch. (augment.c) */
+/* `count` random numbers from 0 to 1 for each sample. They depend on the seed (0: the trainer's), the stream, the step
+ * and the sample's place in the global batch. (augment.c) */
 clq_id clq_layer_expand_draws(clq_expansion *e, uint32_t stream, uint64_t seed, size_t count);
-/* An image of x's channels, of the height and width that y has. interpolation: of clq_layer_interpolations, which end
- * with NULL: nearest, bilinear, bicubic. (resample.c) */
+/* Resizes image x to the height and width of y. interpolation: an index of clq_layer_interpolations, which end with
+ * NULL: nearest, bilinear, bicubic. (resample.c) */
 extern const char *const clq_layer_interpolations[];
 clq_id clq_layer_expand_resampled(clq_expansion *e, clq_id x, int interpolation, bool antialias);
 clq_id clq_layer_expand_resampled_from(clq_expansion *e, clq_id x, const clq_shape *from, int interpolation,
-                                       bool antialias); /* of x's shape `from` */
-/* x, of as many elements as y, with one axis behind the others, and back; to: the shape that it has then.
- * (activation.c)
- */
+                                       bool antialias); /* x has shape `from` */
+/* Moves an axis of x behind all others, or with `back` the last axis to that place. x has shape `from` and as many
+ * elements as y. `to` is set to the new shape. (activation.c) */
 clq_id clq_layer_move_axis(clq_expansion *e, clq_id x, const clq_shape *from, unsigned axis, bool back, clq_shape *to);
-/* All inputs side by side, in each of so many rows. */
+/* Joins all inputs of the layer: each of `rows` rows has the inputs' rows side by side. */
 clq_id clq_expand_joined(clq_expansion *e, const clq_id *x, size_t rows);
-/* x of shape `from` repeated along the axes on which it has size 1 and `to` more. */
+/* Broadcasts x from shape `from` to shape `to`: repeats it along the axes on which it has size 1 and `to` more. */
 clq_id clq_expand_repeated(clq_expansion *e, const clq_shape *from, const clq_shape *to, clq_id x);
-/* z plus variable `index`, by channel; z itself if the layer has no such variable. */
+/* z plus variable `index`, which has a number for each channel. If the layer has no such variable, the result is z
+ * itself. */
 clq_id clq_expand_bias(clq_expansion *e, unsigned index, clq_id z);
-/* y's numbers, taken from x's. */
+/* y, whose numbers the arrangement takes from x. */
 clq_id clq_expand_arrange(clq_expansion *e, const clq_arrangement *arrangement, clq_id x);
-/* A weight with its places arranged otherwise, of this shape: for all samples, as it is. */
+/* A weight whose numbers the arrangement brings into this shape. Like the weight, it is one value for all samples. */
 clq_id clq_expand_arranged_weight(clq_expansion *e, const clq_arrangement *arrangement, const clq_shape *shape,
                                   clq_id weight);
-/* A product with the layer's kernel and bias, and behind it the softmax, which its kernel cannot apply. */
+/* The product of x with the layer's kernel, plus its bias, then the activation. The activation is an operation of its
+ * own if the node does not apply it, or if a loss reads its input. */
 clq_id clq_expand_product(clq_expansion *e, clq_node node, clq_id x, clq_activation activation);
 
 /* ---- windows of convolutions and poolings (window.c) ---- */
 
-/* ARGUMENT unless a sample has so many axes, 1 to 3, and channels behind them. */
+/* Errors: ARGUMENT unless a sample has `axes` axes, 1 to 3, and channels behind them. */
 clq_status clq_layer_check_rank(const clq_shape *shape, unsigned axes);
 
 /* A window along one axis. */
 typedef struct clq_window {
-    const char *axis; /* "height" */
+    const char *axis; /* for messages: "height" */
     size_t in, size, stride, dilation;
-    size_t out, pad; /* found: positions of the window; zeros in front */
+    size_t out, pad; /* results: the window's positions; zeros in front of the axis */
 } clq_window;
 clq_status clq_window_place(clq_window *w, clq_padding padding);
-/* The same of a convolution whose gradient is wanted: of so many windows `out`, how many places there are, `in`.
- * behind: so many of them behind what windows cover, below the stride; NULL: as many as the padding makes. */
+/* The same for a transposed convolution: from the number of positions, `out`, finds the size of the axis, `in`, and
+ * `pad`. behind: the output padding along the axis, below the stride; NULL: the padding alone decides. */
 clq_status clq_window_place_transposed(clq_window *w, clq_padding padding, const size_t *behind);
-/* Its `behind` of an axis, as output_padding has it: none, one number for all axes, or one for each. out: NULL, or
- * `behind`, which is set. */
+/* Reads the `behind` of an axis from output_padding, which has no number, one for all axes, or one for each axis. Sets
+ * `out` to `behind`, or to NULL if there is no number. */
 clq_status clq_layer_find_behind(const clq_numbers *given, unsigned axes, unsigned axis, size_t *behind,
                                  const size_t **out);
-/* The windows of a convolution or pooling along height and width; 0: 1. */
+/* The windows of a convolution or pooling along height and width. A number of 0 means 1. */
 typedef struct clq_window_pair {
     size_t size[2], strides[2], dilation[2];
     clq_padding padding;
 } clq_window_pair;
-/* Sets y's shape to the windows' positions over y's input, of one axis or two, with the input's channels. */
+/* Sets y's shape: the windows' positions over y's input, along one axis or two, and the input's channels. */
 clq_status clq_infer_windows(const clq_model *model, const clq_window_pair *pair, unsigned axes, clq_model_tensor *y);
-/* The same as a problem, without filters and activation. */
+/* The same windows as a problem of convolutions, without filters and activation. */
 clq_conv2d_problem clq_expand_windows(const clq_expansion *e, const clq_window_pair *pair);
-/* A convolution's node, without values: in groups of channels if there is more than one. */
+/* A convolution's node, without inputs and outputs. With more than one group of channels it is a grouped
+ * convolution. */
 clq_node clq_expand_convolution(const clq_expansion *e, const clq_conv2d_problem *problem, size_t groups);
 
-/* An axis of a shape, counted from 0: `given` below 0 counts from behind the last. false: there is none. */
+/* Finds the axis, counted from 0, that `given` names. A negative `given` counts from the end. False: there is no such
+ * axis. */
 static inline bool clq_find_axis(const clq_shape *shape, int given, unsigned *axis) {
     const int from_start = given < 0 ? given + (int)shape->rank : given;
     if (from_start < 0 || from_start >= (int)shape->rank) return false;
@@ -230,15 +238,16 @@ static inline bool clq_find_axis(const clq_shape *shape, int given, unsigned *ax
 
 /* ---- what kinds of keras.ops share (arithmetic.c) ---- */
 
-/* Of two operands, tensors or one of them numbers, whose shapes broadcast. */
+/* Kinds with two operands whose shapes broadcast: two tensors, or a tensor and numbers. */
 enum { CLQ_OPERAND_ROWS = 1, CLQ_REDUCTION_ROWS = 3 };
 extern const clq_attribute clq_layer_operand_rows[CLQ_OPERAND_ROWS];
-typedef unsigned (*clq_layer_combine)(clq_element_program *p, unsigned a, unsigned b); /* of registers; its register */
+/* Combines two registers of the program, and gives the register of the result. */
+typedef unsigned (*clq_layer_combine)(clq_element_program *p, unsigned a, unsigned b);
 clq_status clq_layer_infer_binary(const clq_model *model, const clq_layer *layer, clq_model_tensor *y);
-/* An operand's array: its number for number `at` of y, whose shape it broadcasts to. */
+/* The number of an operand's array for element `at` of y. The array broadcasts to y's shape. */
 float clq_layer_operand_number(const clq_operand *operand, const clq_shape *y, size_t at);
-/* Refuses an array that has more axes than a tensor of shape x has with the batch: the batch would no longer be the
- * first axis of what they broadcast to. Errors: UNSUPPORTED. */
+/* Refuses an array that has more axes than a tensor of shape x has together with the batch. With such an array, the
+ * batch would no longer be the first axis of the result. Errors: UNSUPPORTED. */
 clq_status clq_layer_check_operand(const clq_operand *operand, const clq_shape *x);
 clq_id clq_layer_expand_binary(clq_expansion *e, const clq_id *x, clq_layer_combine combine);
 #define CLQ_BINARY_KIND(kind, class_name, name_stem, in_module, expansion)                                             \
@@ -253,15 +262,16 @@ clq_id clq_layer_expand_binary(clq_expansion *e, const clq_id *x, clq_layer_comb
                                  .infer = clq_layer_infer_binary,                                                      \
                                  .expand = (expansion)}
 
-/* Of one tensor, over axes that lie side by side. */
+/* Kinds that reduce one tensor over adjacent axes. */
 extern const clq_attribute clq_layer_reduction_rows[CLQ_REDUCTION_ROWS];
 typedef struct clq_reduction_config {
     clq_axes axes;
     bool keep_dims;
 } clq_reduction_config;
 clq_status clq_layer_infer_reduction(const clq_model *model, const clq_layer *layer, clq_model_tensor *y);
-clq_id clq_layer_expand_sum(clq_expansion *e, clq_id x, double scale); /* times `scale` */
-/* The runs of the layer's input that each number of y is of; the config begins with a clq_reduction_config. */
+clq_id clq_layer_expand_sum(clq_expansion *e, clq_id x, double scale); /* the sum times `scale` */
+/* The runs of the layer's input that it reduces, one for each number of y. The config begins with a
+ * clq_reduction_config. */
 clq_repeat_problem clq_layer_runs(const clq_expansion *e);
 #define CLQ_REDUCTION_KIND(kind, class_name, name_stem, in_module, expansion)                                          \
     const clq_layer_kind kind = {.type = (class_name),                                                                 \
@@ -272,7 +282,7 @@ clq_repeat_problem clq_layer_runs(const clq_expansion *e);
                                  .infer = clq_layer_infer_reduction,                                                   \
                                  .expand = (expansion)}
 
-/* A function of keras.ops that has one tensor, keeps its shape, and has no attributes. */
+/* A function of keras.ops that takes one tensor, keeps its shape, and has no attributes. */
 #define CLQ_FUNCTION_KIND(kind, class_name, name_stem, in_module, expansion)                                           \
     const clq_layer_kind kind = {.type = (class_name),                                                                 \
                                  .stem = (name_stem),                                                                  \
@@ -283,24 +293,25 @@ clq_repeat_problem clq_layer_runs(const clq_expansion *e);
                                  .infer = clq_layer_keep_shape,                                                        \
                                  .expand = (expansion)}
 
-/* Whether it is the part of a TopK that has places. (top_k.c) */
+/* Whether the layer is the part of a TopK that gives places. (top_k.c) */
 bool clq_layer_gives_places(const clq_layer *layer);
-/* Whether all numbers that the layer makes of y's inputs are known to be whole. (whole.c) */
+/* Whether all numbers that the layer computes from y's inputs are known to be whole numbers. (whole.c) */
 bool clq_layer_gives_whole(const clq_model *model, const clq_layer *layer, const clq_model_tensor *y);
 
 /* ---- classes (encoding.c) ---- */
 
-/* 1 for each class that a number of x is, else 0: (numbers, classes). Numbers that are no class have rows of zeros. */
+/* One-hot rows (numbers, classes): for each number of x 1 in the column of its class, and 0 in all others. A number
+ * that is no class has a row of zeros. */
 clq_id clq_layer_expand_classes(clq_expansion *e, clq_id x, size_t numbers, size_t classes);
-/* The least of x, of y's shape, and 1. */
+/* The smaller of each number of x and 1. x has y's shape. */
 clq_id clq_layer_expand_at_most_one(clq_expansion *e, clq_id x);
 
 /* ---- products (products.c, mixed.c) ---- */
 
 clq_status clq_layer_infer_matmul(const clq_model *model, const clq_layer *layer, clq_model_tensor *y);
 clq_id clq_layer_expand_matmul(clq_expansion *e, const clq_id *x);
-/* Of x (outer, from, inner): y (outer, to, inner), whose place i along the middle axis is the sum of x's places j times
- * matrix[i][j] (to, from). y has the shape of the layer's. */
+/* Makes y (outer, to, inner) of x (outer, from, inner): place i of y's middle axis is the sum over j of matrix[i][j]
+ * times place j of x's. matrix: (to, from). The result has the shape of the layer's y. */
 typedef struct clq_mixture {
     size_t to, from, outer, inner;
 } clq_mixture;

@@ -1,5 +1,5 @@
-/* Rows that are learned, the same for each sample: keras_hub's PositionEmbedding, tokens of classes; and what else
- * keras_hub has of its own: RotaryEmbedding and its norms of rows. */
+/* Learned rows, the same for each sample: keras_hub's PositionEmbedding, and LearnedRows for class tokens. Also
+ * keras_hub's RotaryEmbedding. */
 #include "graph/layers/layer.h"
 
 #include <math.h>
@@ -10,8 +10,8 @@
 /* ---- learned rows ---- */
 
 typedef struct learned_config {
-    size_t rows, channels; /* channels 0: those of the input */
-    bool behind_one;       /* the variable has an axis of one in front */
+    size_t rows, channels; /* channels 0: as many as the input has */
+    bool behind_one;       /* the variable has an axis of size 1 in front */
     clq_initialiser initialiser;
 } learned_config;
 static const clq_attribute position_attributes[] = {
@@ -30,7 +30,7 @@ static size_t channels_of(const clq_layer *layer, const clq_model_tensor *x) {
     return clq_or_default(config_of(layer)->channels, clq_model_channels(x));
 }
 
-/* The first so many rows as x has tokens. */
+/* Gives as many of the first rows as x has tokens. */
 static clq_status infer_position(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
     const clq_shape *x = &clq_model_input_of(model, y, 0)->shape;
     y->shape = *x;
@@ -54,7 +54,7 @@ static clq_status declare(clq_model *model, clq_layer *layer, const clq_model_te
     return clq_model_declare_variable(model, layer, CLQ_KERNEL, shape, &table);
 }
 
-/* 0, 1, 2, … for each sample: a one times a row that is known. */
+/* 0, 1, 2, … for each sample: a one of the sample times a constant row. */
 static clq_id add_numbers(clq_expansion *e, size_t count) {
     const clq_shape shape = CLQ_SHAPE(count), single = CLQ_SHAPE(1);
     float *numbers = clq_alloc(count, sizeof *numbers);
@@ -90,7 +90,7 @@ static clq_id expand(clq_expansion *e, const clq_id *x) {
     node.attributes.gather =
         (clq_gather_problem){.tokens = tokens, .rows = config_of(e->layer)->rows, .width = channels};
     node.inputs[1] = clq_expand_weight(e, CLQ_KERNEL);
-    /* Of a token that comes by itself: the row of its place. */
+    /* A model that decodes gets one token, and takes the row of the token's place. */
     const clq_id numbers = e->model->decodes ? clq_expand_places(e) : add_numbers(e, tokens);
     return numbers ? clq_expand_unary(e, node, numbers) : 0;
 }
@@ -105,7 +105,7 @@ const clq_layer_kind clq_layer_position_embedding = {.type = "PositionEmbedding"
                                                      .infer = infer_position,
                                                      .declare = declare,
                                                      .expand = expand};
-/* Files have it as a part of other layers alone. */
+/* Files have it only as a part of other layers. */
 const clq_layer_kind clq_layer_learned_rows = {.type = "LearnedRows",
                                                .stem = "learned_rows",
                                                .module = "clique",
@@ -122,7 +122,7 @@ clq_tensor clq_position_embedding(clq_model *model, clq_tensor x, size_t rows, c
     return clq_model_add_layer(model, &clq_layer_position_embedding, name, &config, &x, 1);
 }
 
-/* ---- RotaryEmbedding (Su et al., "RoFormer", 2021): halves of each row turned by its place ---- */
+/* ---- RotaryEmbedding (Su et al., "RoFormer", 2021): rotates the halves of each row by an angle of its place ---- */
 
 typedef struct rotary_config {
     double wavelength, factor;
@@ -151,8 +151,8 @@ static clq_status infer_rotary(const clq_model *model, const clq_layer *layer, c
                     clq_shape_describe(&y->shape, text));
 }
 
-/* Of `tokens` tokens, of `row` numbers each, the cosine of each number's angle, or the sine, with the sign that the
- * other half has. */
+/* The cosine or the sine of each number's angle, for `tokens` tokens of `row` numbers each. The sine has the sign with
+ * which the row's other half is added. */
 static clq_id add_turns(clq_expansion *e, size_t tokens, size_t row, bool sine) {
     const rotary_config *config = e->layer->config;
     const size_t width = clq_model_channels(e->y), half = width / 2, count = tokens * row;
@@ -172,7 +172,7 @@ static clq_id add_turns(clq_expansion *e, size_t tokens, size_t row, bool sine) 
     return id;
 }
 
-/* Of a token that comes by itself: those of its place, the same for all heads. */
+/* The turns of a single token in a model that decodes: those of its place, the same for all heads. */
 static clq_id add_turns_of_place(clq_expansion *e, bool sine) {
     const size_t width = clq_model_channels(e->y), places = e->model->decodes;
     const clq_shape shape = CLQ_SHAPE(width);

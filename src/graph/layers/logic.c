@@ -1,4 +1,5 @@
-/* keras.ops that compare and combine what is true: 1, or false: 0. What is not 0 counts as true. */
+/* keras.ops that compare numbers and combine truths. True is 1, false is 0, and any number that is not 0 counts as
+ * true. */
 #include "graph/layers/layer.h"
 
 #include <stdio.h>
@@ -7,7 +8,7 @@
 
 /* ---- two operands ---- */
 
-/* 1 where a register is 0, else 0. */
+/* 1 if the register is 0, otherwise 0. */
 static unsigned is_zero(clq_element_program *p, unsigned x) {
     const unsigned zero = clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_CONSTANT});
     return clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_EQUAL, .a = x, .b = zero});
@@ -47,7 +48,7 @@ BINARY(less_equal, "LessEqual", "less_equal");
 BINARY(both, "LogicalAnd", "logical_and");
 BINARY(either, "LogicalOr", "logical_or");
 
-/* A name for a mask that layer `of` makes, which may make several. NULL: none fits. */
+/* A free name for a mask of layer `of`, which may make several masks. NULL: the name would be too long. */
 static const char *name_mask(const clq_model *model, const char *of, char name[CLQ_LAYER_NAME_MAX]) {
     for (unsigned number = 0;; number++) {
         const int length = number ? snprintf(name, CLQ_LAYER_NAME_MAX, "%s.mask_%u", of, number)
@@ -81,9 +82,9 @@ static clq_id expand_not(clq_expansion *e, const clq_id *x) {
 }
 CLQ_FUNCTION_KIND(clq_layer_op_not, "LogicalNot", "logical_not", NUMPY, expand_not);
 
-/* ---- over axes: of how many numbers that are true there are ---- */
+/* ---- over axes, by counting the numbers that are true ---- */
 
-/* `all`: it is as many as there are numbers; else at least one. */
+/* `all`: whether all numbers are true. Otherwise whether at least one is. */
 static clq_id expand_count(clq_expansion *e, clq_id x, bool all) {
     const clq_model_tensor *in = clq_model_input_of(e->model, e->y, 0);
     clq_node truth = clq_expand_node(e, &clq_op_elementwise), compared = clq_expand_node(e, &clq_op_elementwise);

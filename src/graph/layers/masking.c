@@ -1,4 +1,4 @@
-/* Masking: steps of which all numbers are 0 do not count. They are 0 already, so that the layer itself changes none. */
+/* Masking: steps whose numbers are all 0 do not count. They are 0 already, so the layer itself changes no number. */
 #include "graph/layers/layer.h"
 
 #include <math.h>

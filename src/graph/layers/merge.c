@@ -1,11 +1,14 @@
-/* Add, Subtract, Multiply, Average, Maximum, Minimum: elementwise layers of several inputs, whose shapes broadcast. As
- * in Keras, a step that a mask leaves out counts as 1 among factors, and as the others among those compared. */
+/* Add, Subtract, Multiply, Average, Maximum, Minimum: elementwise layers of several inputs whose shapes broadcast.
+ * Masks count as in Keras: a step that a mask leaves out is 1 in a product, and in a comparison it takes the value of
+ * the other term. */
 #include "graph/layers/layer.h"
 
 #include <stdio.h>
 
 typedef struct masked_config {
-    size_t masks; /* number of the first input's mask among the inputs, from 1 on; 0: no input has one */
+    /* Which input is the mask of the first term, counted from 1; the masks of the other terms follow. 0: no term has a
+     * mask. */
+    size_t masks;
 } masked_config;
 static const clq_attribute masked_attributes[] = {
     {CLQ_LAYER_ATTRIBUTE("masks", CLQ_ATTRIBUTE_TENSOR, masked_config, masks), .implicit = 1, .unnamed = true,
@@ -22,7 +25,7 @@ static size_t dim_from_end(const clq_shape *shape, unsigned i) {
     return i < shape->rank ? shape->dims[shape->rank - 1 - i] : 1;
 }
 
-/* NumPy's rule. False: the two do not broadcast. */
+/* NumPy's rule. False: the two shapes do not broadcast. */
 static bool broadcast(const clq_shape *a, const clq_shape *b, clq_shape *out) {
     clq_shape result = {.rank = CLQ_MAX(a->rank, b->rank)};
     for (unsigned i = 0; i < result.rank; i++) {
@@ -53,7 +56,7 @@ clq_status clq_layer_infer_broadcast(const clq_model *model, const clq_layer *la
 
 /* ---- operations ---- */
 
-/* One operation for each run of axes. */
+/* One operation for each run of axes that are repeated. */
 clq_id clq_expand_repeated(clq_expansion *e, const clq_shape *from, const clq_shape *to, clq_id x) {
     clq_shape shape = {.rank = to->rank};
     size_t elements = 1, inner = 1;
@@ -106,9 +109,9 @@ static clq_id expand_average(clq_expansion *e, const clq_id *x) {
     return clq_expand_elements(e, scale, &sum);
 }
 
-/* ---- masks in factors, and in what is compared ---- */
+/* ---- masks in products and comparisons ---- */
 
-/* An input that Keras gives further axes has no mask from then on. */
+/* The mask of input i; 0: none. Keras adds axes to an input that has fewer, and the input then loses its mask. */
 static uint32_t mask_of_term(const clq_model *model, const clq_layer *layer, const clq_model_tensor *y, uint32_t i) {
     const size_t masks = ((const masked_config *)layer->config)->masks;
     const uint32_t *inputs = model->inputs + y->first_input;
@@ -132,7 +135,7 @@ static clq_status infer_masked(const clq_model *model, const clq_layer *layer, c
     return CLQ_OK;
 }
 
-/* Where input i counts, in y's shape; 0: everywhere. */
+/* The mask of input i, in y's shape; 0: input i counts everywhere. */
 static clq_id add_counts(clq_expansion *e, const clq_id *x, uint32_t i) {
     const uint32_t id = mask_of_term(e->model, e->layer, e->y, i);
     if (!id) return 0;
@@ -141,7 +144,7 @@ static clq_id add_counts(clq_expansion *e, const clq_id *x, uint32_t i) {
     return clq_expand_repeated(e, &shape, &e->y->shape, x[((const masked_config *)e->layer->config)->masks - 1 + i]);
 }
 
-/* x where it counts, else the other value, or if that is 0 the number. */
+/* x if it counts. Otherwise `other`, or `number` if `other` is 0. */
 static clq_id select_counting(clq_expansion *e, clq_id counts, clq_id x, clq_id other, double number) {
     clq_node node = clq_expand_node(e, &clq_op_elementwise);
     clq_element_program *p = &node.attributes.program;
@@ -155,12 +158,12 @@ static clq_id select_counting(clq_expansion *e, clq_id counts, clq_id x, clq_id 
     return counts && x ? clq_expand_unary(e, node, counts) : 0;
 }
 
-/* Where either counts; 0: everywhere. */
+/* What counts in a or in b; 0: everything does. */
 static clq_id join_counts(clq_expansion *e, clq_id a, clq_id b) {
     return a && b ? clq_expand_elements(e, (clq_instruction){.op = CLQ_ELEMENT_MAXIMUM}, CLQ_IDS(a, b)) : 0;
 }
 
-/* Factors that do not count are 1, and the product is 0 where none does. */
+/* Factors that do not count are 1. If no factor counts, the product is 0. */
 static clq_id expand_multiply(clq_expansion *e, const clq_id *x) {
     clq_id result = 0, counts = 0;
     for (uint32_t i = 0; i < count_terms(e->layer, e->y); i++) {
@@ -174,7 +177,7 @@ static clq_id expand_multiply(clq_expansion *e, const clq_id *x) {
     return counts ? select_counting(e, counts, result, 0, 0) : result;
 }
 
-/* One after the other, in Keras's order: what does not count is what it is compared with. */
+/* Compares the terms one after another, in Keras's order. What does not count becomes what it is compared with. */
 static clq_id expand_extreme(clq_expansion *e, const clq_id *x, clq_element_op op) {
     clq_id result = add_term(e, x, 0), counts = add_counts(e, x, 0);
     for (uint32_t i = 1; i < count_terms(e->layer, e->y); i++) {

@@ -1,4 +1,4 @@
-/* Places along an axis that are mixed by a matrix of numbers: keras.ops.matmul with an array, and cumsum. */
+/* A matrix of numbers mixes the places along an axis: keras.ops.matmul with an array, and cumsum. */
 #include "graph/layers/layer.h"
 
 clq_id clq_layer_expand_mixed(clq_expansion *e, const clq_mixture *mix, const float *matrix, clq_id x) {
@@ -7,13 +7,13 @@ clq_id clq_layer_expand_mixed(clq_expansion *e, const clq_mixture *mix, const fl
     const clq_id known = clq_graph_add_constant(e->graph, "matrix", &CLQ_SHAPE(m, k), m * k, matrix);
     const clq_batched_matrix of = {.row = k, .column = 1};
     clq_batched_problem *p = &node.attributes.batched;
-    if (inner > 1) { /* the matrix stands on the left, and each row of x is one of places */
+    if (inner > 1) { /* the matrix is the left factor, and x has a row for each place */
         *p = (clq_batched_problem){.counts = {outer, 1}, .m = m, .n = inner, .k = k, .a = of, .scale = 1};
         p->b = (clq_batched_matrix){.sample = outer * k * inner, .pitch = {k * inner, 0}, .row = inner, .column = 1};
         p->c = (clq_batched_matrix){.sample = outer * m * inner, .pitch = {m * inner, 0}, .row = inner, .column = 1};
         node.inputs[0] = known;
         node.inputs[1] = x;
-    } else { /* all rows of a sample are one matrix, and the matrix of numbers is turned round on the right */
+    } else { /* all rows of a sample are the left factor, and the transposed matrix is the right one */
         *p = (clq_batched_problem){.counts = {1, 1}, .m = outer, .n = m, .k = k, .scale = 1};
         p->a = (clq_batched_matrix){.sample = outer * k, .row = k, .column = 1};
         p->b = clq_batched_transposed(of);
@@ -58,7 +58,7 @@ static clq_id expand(clq_expansion *e, const clq_id *x) {
         clq_graph_fail(e->graph, CLQ_ERROR_MEMORY);
         return 0;
     }
-    for (size_t i = 0; i < rows * columns; i++) /* on the right it is one of columns */
+    for (size_t i = 0; i < rows * columns; i++) /* an array on the right is transposed */
         matrix[left ? i : i % columns * rows + i / columns] = given[i];
     clq_mixture mix = {.to = left ? rows : columns, .from = left ? columns : rows, .outer = 1, .inner = 1};
     for (unsigned d = 0; d + (left ? 2u : 1u) < in->rank; d++) mix.outer *= in->dims[d];

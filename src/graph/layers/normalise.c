@@ -1,9 +1,9 @@
-/* BatchNormalization: by each place of one axis, mostly of the last, the channels. */
+/* BatchNormalization: normalises each place of one axis, mostly of the last, the channels. */
 #include "graph/layers/layer.h"
 
 enum { GAMMA, BETA, MOVING_MEAN, MOVING_VARIANCE };
 
-/* What the builder is given, and the axis, which files alone choose. */
+/* The builder's config; and the axis, which only files choose. */
 typedef struct norm_config {
     clq_batch_norm_config all;
     int axis;
@@ -35,7 +35,7 @@ static const clq_attribute attributes[] = {
     {MEMBER("moving_variance_initializer", CLQ_ATTRIBUTE_INITIALISER, all.moving_variance_initialiser)},
 };
 
-/* The axis of y: `infer` has checked it. */
+/* The axis of y that is normalised. `infer` has checked it. */
 static unsigned axis_of(const clq_layer *layer, const clq_model_tensor *y) {
     unsigned axis = 0;
     (void)clq_find_axis(&y->shape, ((const norm_config *)layer->config)->axis, &axis);
@@ -45,7 +45,7 @@ static size_t channels_of(const clq_layer *layer, const clq_model_tensor *y) {
     return y->shape.dims[axis_of(layer, y)];
 }
 
-/* Keras's statistics leave masked steps out. */
+/* Keras leaves masked steps out of the statistics, so masks are refused. */
 static clq_status infer(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
     if (clq_model_input_of(model, y, 0)->mask)
         return clq_fail(CLQ_ERROR_UNSUPPORTED, "its input has a mask, which is not supported");
@@ -82,7 +82,7 @@ static clq_node normalise_node(const clq_expansion *e, const clq_operation *op) 
     return node;
 }
 
-/* Those of the batch, which the moving ones follow. */
+/* The statistics of the batch. The moving statistics are updated with them. */
 static clq_id add_statistics(clq_expansion *e, clq_id x) {
     clq_node moments = normalise_node(e, &clq_op_moments), node = normalise_node(e, &clq_op_statistics);
     const clq_step_sum *exchange = &node.attributes.normalise.exchange;
@@ -118,7 +118,7 @@ static clq_node normalised(clq_expansion *e, clq_id x) {
     return node;
 }
 
-/* Kernels have the channels last: another axis is moved there, and back. */
+/* The kernels need the channels last: any other axis is moved there, and back. */
 static clq_id expand(clq_expansion *e, const clq_id *x) {
     const unsigned axis = axis_of(e->layer, e->y);
     clq_shape moved, home;

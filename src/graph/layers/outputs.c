@@ -1,4 +1,5 @@
-/* One of the tensors of a layer that gives several, as Split does: a part of that layer's values. */
+/* One of the tensors of a layer that gives several, as recurrent layers with states do: a part of that layer's
+ * values. */
 #include "graph/layers/layer.h"
 
 #include <string.h>
@@ -29,13 +30,14 @@ static clq_id expand(clq_expansion *e, const clq_id *x) {
     return clq_expand_arrange(e, &a, x[0]);
 }
 
-/* The first tensor, as a sequence beside its last states, has the mask of all; the others have none. */
+/* The first tensor has the layer's mask: it is, for example, the sequence beside the last states. The others have
+ * none. */
 static clq_tensor mask_of(clq_model *model, uint32_t id, clq_tensor y) {
     const size_t index = ((const output_config *)model->layers[id - 1].config)->index;
     return index == 0 ? clq_layer_keep_mask(model, id, y) : (clq_tensor){0};
 }
 
-/* It is not among the kinds by name: no file has it. */
+/* This kind is not in the list of kinds: no file has it. */
 static const clq_layer_kind output_kind = {.type = "Output",
                                            .stem = "output",
                                            .inputs = {1, 1},
@@ -50,7 +52,7 @@ unsigned clq_model_outputs_of(const clq_model *model, clq_tensor x) {
     return layer->kind->output_count ? layer->kind->output_count(layer) : 1;
 }
 
-/* The same layer once more, for another of its tensors. */
+/* Adds the same layer once more, set to give another of its tensors. */
 static clq_tensor add_other(clq_model *model, clq_tensor x, size_t index, const char *name) {
     const clq_model_tensor *y = &model->tensors[x.id - 1];
     const clq_layer *layer = &model->layers[y->layer - 1];

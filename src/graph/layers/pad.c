@@ -1,4 +1,5 @@
-/* keras.ops.pad: places in front of axes and behind them, of a number or of what is next to the edge. */
+/* keras.ops.pad: adds places in front of axes and behind them. They have a number, or mirror what is next to the
+ * edge. */
 #include "graph/layers/layer.h"
 
 enum { ZEROS, REFLECTED, SYMMETRIC };
@@ -7,7 +8,7 @@ static const char *const modes[] = {"constant", "reflect", "symmetric", NULL};
 typedef struct pad_config {
     clq_pads pads;
     int mode;
-    double number; /* of ZEROS: what they become */
+    double number; /* for ZEROS: what the zeros become */
 } pad_config;
 static const clq_attribute attributes[] = {
     {CLQ_LAYER_ATTRIBUTE("pad_width", CLQ_ATTRIBUTE_PADS, pad_config, pads), .needed = true},
@@ -35,7 +36,7 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     return CLQ_OK;
 }
 
-/* `count` places along an axis from `first` on, one step apart. */
+/* Takes `count` places along an axis, `step` apart, from `first` on. */
 static clq_id take(clq_expansion *e, const clq_shape *shape, unsigned axis, size_t first, long step, size_t count,
                    clq_id x) {
     clq_node node = clq_expand_node(e, &clq_op_arrange);
@@ -51,7 +52,7 @@ static clq_id take(clq_expansion *e, const clq_shape *shape, unsigned axis, size
     return clq_graph_add_node(e->graph, &node);
 }
 
-/* One axis with its places turned round at both ends; of REFLECTED without those at the edges. */
+/* Mirrors the places of an axis at both of its ends. REFLECTED does not repeat the places at the edges. */
 static clq_id mirror(clq_expansion *e, clq_shape *shape, unsigned axis, const size_t sides[2], clq_id x) {
     clq_node node = clq_expand_node(e, &clq_op_concatenate);
     clq_concatenation *p = &node.attributes.concatenation;
@@ -84,7 +85,7 @@ static bool is_inside(const clq_pads *pads, const clq_shape *y, size_t at) {
     }
     return true;
 }
-/* The number is added to the zeros alone: what is inside keeps its value, whatever the number is. */
+/* Adds the number to the zeros alone, so that what is inside keeps its value whatever the number is. */
 static clq_id fill(clq_expansion *e, clq_id padded) {
     const pad_config *config = e->layer->config;
     const struct clq_element_input by_channel = {.kind = CLQ_EACH_CHANNEL, .dtype = CLQ_F32};

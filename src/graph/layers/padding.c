@@ -1,11 +1,11 @@
-/* ZeroPadding and Cropping, 1D to 3D: zeros put around, or places taken away. */
+/* ZeroPadding and Cropping, 1D to 3D: zeros added around a sample, or places taken away. */
 #include "graph/layers/layer.h"
 
 #include <string.h>
 
 enum { AXES_MOST = 3 };
 typedef struct sides_config {
-    size_t sides[AXES_MOST][2]; /* in front and behind, of each axis but the channels' */
+    size_t sides[AXES_MOST][2]; /* in front and behind, for each axis except the channels' */
 } sides_config;
 
 #define ATTRIBUTES(name, key_of, axes)                                                                                 \
@@ -17,7 +17,7 @@ ATTRIBUTES(padding_1d, "padding", 1);
 ATTRIBUTES(padding_2d, "padding", 2);
 ATTRIBUTES(padding_3d, "padding", 3);
 static const clq_attribute cropping_1d[] = {
-    {CLQ_LAYER_ATTRIBUTE("cropping", CLQ_ATTRIBUTE_SIDES, sides_config, sides), .fallback = 1}, /* and no order */
+    {CLQ_LAYER_ATTRIBUTE("cropping", CLQ_ATTRIBUTE_SIDES, sides_config, sides), .fallback = 1}, /* no data_format */
 };
 ATTRIBUTES(cropping_2d, "cropping", 2);
 ATTRIBUTES(cropping_3d, "cropping", 3);
@@ -73,7 +73,7 @@ KIND(clq_layer_cropping1d, "Cropping1D", "cropping1d", cropping_1d);
 KIND(clq_layer_cropping2d, "Cropping2D", "cropping2d", cropping_2d);
 KIND(clq_layer_cropping3d, "Cropping3D", "cropping3d", cropping_3d);
 
-/* By the input's rank. What has none of these ranks is refused by the kind for images. */
+/* Chooses the kind by the input's rank. An input of any other rank goes to the 2D kind, which refuses it. */
 static clq_tensor add(clq_model *model, clq_tensor x, const clq_layer_kind *const kinds[AXES_MOST],
                       const size_t (*sides)[2], const char *name) {
     const unsigned axes = clq_model_rank(model, x) - 1;

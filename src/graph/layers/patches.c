@@ -1,10 +1,10 @@
-/* keras.ops.image.extract_patches, of images and of volumes: what each window sees, side by side. */
+/* keras.ops.image.extract_patches of images and volumes: the numbers of each window, side by side. */
 #include "graph/layers/layer.h"
 
-enum { AXES_MOST = 3, SIZE_MOST = 256 }; /* places of windows that overlap along an axis: each is an operation */
+enum { AXES_MOST = 3, SIZE_MOST = 256 }; /* places of overlapping windows along an axis: each is an operation */
 
 typedef struct patches_config {
-    clq_shape size, strides, dilation; /* of each axis, or one for all */
+    clq_shape size, strides, dilation; /* for each axis, or one for all */
     clq_padding padding;
 } patches_config;
 static const clq_attribute attributes[] = {
@@ -15,12 +15,12 @@ static const clq_attribute attributes[] = {
     {.key = "data_format", .type = CLQ_ATTRIBUTE_ONLY_WORD, .word = "channels_last"},
 };
 
-/* The windows along the axes, and the channels behind these. */
+/* The windows along the axes, and the number of channels. */
 typedef struct windows {
     unsigned axes;
     clq_window of[AXES_MOST];
     size_t channels;
-    bool apart; /* each place of the input is of one window at most, and windows stand side by side */
+    bool apart; /* windows lie side by side without overlap */
 } windows;
 
 static clq_status take_sizes(const clq_shape *given, unsigned axes, const char *key, size_t out[AXES_MOST]) {
@@ -33,7 +33,7 @@ static clq_status take_sizes(const clq_shape *given, unsigned axes, const char *
     return CLQ_OK;
 }
 
-/* Keras takes a size of three numbers to be of volumes, others of images. */
+/* As in Keras, a size of three numbers is for volumes, and any other size for images. */
 static clq_status place(const patches_config *config, const clq_shape *x, windows *out) {
     static const char *const names[] = {"depth", "height", "width"};
     size_t size[AXES_MOST], strides[AXES_MOST], dilation[AXES_MOST];
@@ -82,8 +82,8 @@ static clq_id arrange(const clq_parts *parts, const clq_arrangement *a, clq_id x
     return clq_part_add(parts, node, shape);
 }
 
-/* Of windows that stand apart: what they cover, with zeros where that is beyond the input, then their places behind
- * their positions. sizes: of x. */
+/* For windows that stand apart: takes what they cover, with zeros beyond the input, then moves the places within
+ * windows behind the windows' positions. sizes: of x; changed. */
 static clq_id split(clq_expansion *e, const clq_parts *parts, const windows *w, size_t *sizes, clq_id x) {
     clq_arrangement covered = clq_arrangement_of(w->axes + 1, sizes), a = {.rank = 2 * w->axes};
     bool all = true;
@@ -107,7 +107,8 @@ static clq_id split(clq_expansion *e, const clq_parts *parts, const windows *w, 
     return x ? clq_expand_arrange(e, &a, x) : 0;
 }
 
-/* Of others: along one axis after the other, the last one first, what each place of the windows has. sizes: of x. */
+/* For windows that overlap: along one axis after another, the last one first, joins what each place of the windows has.
+ * sizes: of x; changed. */
 static clq_id join(clq_expansion *e, const clq_parts *parts, const windows *w, size_t *sizes, clq_id x) {
     for (unsigned d = w->axes; d-- > 0;) {
         const clq_window *window = &w->of[d];

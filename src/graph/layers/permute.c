@@ -2,13 +2,13 @@
 #include "graph/layers/layer.h"
 
 typedef struct permute_config {
-    clq_shape axes; /* of y: axes of x, from 1 on */
+    clq_shape axes; /* for each axis of y, the axis of x, from 1 on */
 } permute_config;
 static const clq_attribute attributes[] = {
     {CLQ_LAYER_ATTRIBUTE("dims", CLQ_ATTRIBUTE_SHAPE, permute_config, axes), .needed = true},
 };
 
-/* Of any kind whose config begins with the axes. */
+/* For any kind whose config begins with the axes. */
 clq_status clq_layer_infer_permuted(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
     const clq_shape *axes = &((const permute_config *)layer->config)->axes;
     const clq_shape *x = &clq_model_input_of(model, y, 0)->shape;

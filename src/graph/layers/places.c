@@ -26,7 +26,7 @@ static clq_status infer_reshape(const clq_model *model, const clq_layer *layer, 
                     clq_shape_describe(&y->shape, to), elements, clq_shape_describe(&x->shape, from), x->elements);
 }
 
-/* One axis more, or less: counted as in the shape that has it, behind the batch. */
+/* One axis more or less. The axis is counted in the shape that has it, from 0 behind the batch. */
 typedef struct axis_config {
     int axis;
 } axis_config;
@@ -48,7 +48,7 @@ static clq_status infer_squeeze(const clq_model *model, const clq_layer *layer, 
 static const clq_attribute expand_dims_attributes[] = {
     {CLQ_LAYER_ATTRIBUTE("axis", CLQ_ATTRIBUTE_NEW_AXIS, axis_config, axis), .needed = true},
 };
-/* Where a new axis goes among `rank` others. */
+/* Finds where a new axis goes among `rank` others. */
 static clq_status find_new(int given, unsigned rank, unsigned *out) {
     const int axis = given < 0 ? given + (int)rank + 1 : given;
     if (axis < 0 || axis > (int)rank || rank == CLQ_SHAPE_MAX)
@@ -123,7 +123,7 @@ static clq_id expand_stack(clq_expansion *e, const clq_id *x) {
 }
 KIND(stack, "Stack", "stack", axis_config, stack_attributes, SIZE_MAX, infer_stack, expand_stack);
 
-/* ---- what is taken of each axis ---- */
+/* ---- indices and slices ---- */
 
 typedef struct places_config {
     clq_places places;
@@ -132,7 +132,8 @@ static const clq_attribute places_attributes[] = {
     {CLQ_LAYER_ATTRIBUTE("places", CLQ_ATTRIBUTE_PLACES, places_config, places)},
 };
 
-/* Python's rule: what is left out is an end, what is below 0 counts from the axis's end, what is beyond it is it. */
+/* Python's rule for slices: a bound that is left out is an end of the axis, a bound below 0 counts from the axis's end,
+ * and a bound beyond the axis is its end. False: the slice is empty. */
 static bool range_of(const struct clq_index *place, size_t size, clq_arranged_axis *axis) {
     const long n = (long)size, step = place->step;
     const long low = step > 0 ? 0 : -1, high = step > 0 ? n : n - 1;
@@ -150,7 +151,8 @@ static bool range_of(const struct clq_index *place, size_t size, clq_arranged_ax
     return true;
 }
 
-/* How y's numbers are x's, and y's shape, which leaves out axes of which one place is taken, and has new ones. */
+/* Finds which numbers of x are y's, and y's shape. An axis of which one place is taken is dropped, and new axes are
+ * added. */
 static clq_status find_places(const clq_places *p, const clq_shape *x, clq_arrangement *a, clq_shape *y) {
     unsigned named = 0, d = 0;
     *a = clq_arrangement_of(x->rank, x->dims);
@@ -199,7 +201,7 @@ static clq_id expand_places(clq_expansion *e, const clq_id *x) {
 }
 KIND(get_item, "GetItem", "get_item", places_config, places_attributes, 1, infer_places, expand_places);
 
-/* ---- an axis in parts: each is a layer of its own ---- */
+/* ---- an axis in parts: each part is a layer of its own ---- */
 
 typedef struct split_config {
     clq_sections sections;
@@ -217,7 +219,7 @@ static unsigned count_parts(const clq_layer *layer) {
     return (unsigned)(sections->parts ? sections->parts : sections->count + 1);
 }
 
-/* Where the part is along the axis. */
+/* Finds where the layer's part is along the axis. */
 static clq_status find_split(const clq_layer *layer, const clq_shape *x, clq_arrangement *a, unsigned *axis) {
     const split_config *config = layer->config;
     const clq_sections *sections = &config->sections;
@@ -266,7 +268,7 @@ const clq_layer_kind clq_layer_op_split = {.type = "Split",
                                            .infer = infer_split,
                                            .expand = expand_split};
 
-/* ---- two axes swapped, an axis turned round ---- */
+/* ---- two axes swapped; axes reversed ---- */
 
 typedef struct swap_config {
     int first, second;

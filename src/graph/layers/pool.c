@@ -3,12 +3,11 @@
 
 static const clq_attribute attributes[] = {
     {CLQ_LAYER_ATTRIBUTE("pool_size", CLQ_ATTRIBUTE_SIZES, clq_pool_config, size), .count = 2, .fallback = 2},
-    {CLQ_LAYER_ATTRIBUTE("strides", CLQ_ATTRIBUTE_SIZES, clq_pool_config, strides),
-     .count = 2}, /* none: as pool_size */
+    {CLQ_LAYER_ATTRIBUTE("strides", CLQ_ATTRIBUTE_SIZES, clq_pool_config, strides), .count = 2}, /* 0: as pool_size */
     {CLQ_LAYER_ATTRIBUTE("padding", CLQ_ATTRIBUTE_PADDING, clq_pool_config, padding)},
     {.key = "data_format", .type = CLQ_ATTRIBUTE_ONLY_WORD, .word = "channels_last"},
 };
-/* Along the width; heights stay 0, which means 1. */
+/* Along the width. Heights stay 0, which means 1. */
 static const clq_attribute attributes_1d[] = {
     {CLQ_LAYER_ATTRIBUTE("pool_size", CLQ_ATTRIBUTE_SIZES, clq_pool_config, size[1]), .fallback = 2},
     {CLQ_LAYER_ATTRIBUTE("strides", CLQ_ATTRIBUTE_SIZES, clq_pool_config, strides[1])},

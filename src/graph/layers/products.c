@@ -1,4 +1,4 @@
-/* Products of tensors: Dot, EinsumDense, and of keras.ops Matmul and Einsum. */
+/* Products of tensors: Dot, EinsumDense, and Matmul and Einsum of keras.ops. */
 #include "graph/layers/layer.h"
 
 #include <math.h>
@@ -8,17 +8,17 @@
 #define NUMPY "keras.src.ops.numpy"
 
 /* ---- contractions of two tensors ----
- * Each axis of a, b and c has a label. One in all three counts matrices; one in a and b is summed over; one in c and in
- * a or b alone is a row, or a column, of the matrices. */
+ * Each axis of a, b and c has a label. A label that all three have counts matrices. A label of a and b alone is summed
+ * over. A label of a and c alone is a row of the matrices, and one of b and c alone is a column. */
 
 enum { A, B, C };
 typedef struct contraction {
     unsigned rank[3];
     unsigned char labels[3][CLQ_SHAPE_MAX];
-    size_t sizes[256]; /* by label */
+    size_t sizes[256]; /* by label; 0: not known yet */
 } contraction;
 
-/* Labels in an order. */
+/* Labels, in order. */
 typedef struct axes {
     unsigned count;
     unsigned char labels[CLQ_SHAPE_MAX];
@@ -42,7 +42,7 @@ static size_t elements_of(const contraction *c, int which) {
     return elements;
 }
 
-/* The labels of `from`, in its order, that are in some of the others and not in the rest. */
+/* The labels of `from`, in its order, that a, b and c have or lack as the flags say. */
 static axes select_axes(const contraction *c, int from, bool in_a, bool in_b, bool in_c) {
     axes result = {.count = 0};
     for (unsigned d = 0; d < c->rank[from]; d++) {
@@ -59,7 +59,8 @@ static size_t size_of(const contraction *c, const axes *labels) {
     return size;
 }
 
-/* Whether axes lie in a tensor one behind the other, so that they are one axis of it; its pitch. */
+/* Whether the axes lie one behind the other in the tensor, so that they act as one axis. Sets the pitch of that
+ * axis. */
 static bool join(const contraction *c, int which, const axes *labels, size_t *pitch) {
     *pitch = 1;
     if (labels->count == 0) return true;
@@ -70,7 +71,8 @@ static bool join(const contraction *c, int which, const axes *labels, size_t *pi
     return true;
 }
 
-/* The contraction as products of small matrices, as they lie. False: some axes would have to be moved first. */
+/* The contraction as products of small matrices that stay where they lie. The functions below give false if some axes
+ * would have to be moved first. */
 typedef struct matrices {
     axes counts[2], rows, columns, summed;
 } matrices;
@@ -126,7 +128,7 @@ static contraction swapped(const contraction *c) {
     return other;
 }
 
-/* x with its axes in another order, as the tensor has them from then on. */
+/* x with its axes in another order, which is noted as the tensor's order. */
 static clq_id reorder(clq_expansion *e, contraction *c, int which, const axes *order, clq_id x) {
     const clq_shape from = shape_of(c, which);
     const clq_arrangement whole = clq_arrangement_of(from.rank, from.dims);
@@ -176,7 +178,7 @@ static clq_id contract(clq_expansion *e, const contraction *wanted, double scale
     return y ? reorder(e, &c, C, &home, y) : 0;
 }
 
-/* Sets a label's size from an axis. */
+/* Sets a label's size from an axis of x, or checks the size that it has. */
 static clq_status note_size(contraction *c, unsigned char label, size_t size, const clq_shape *x) {
     char text[CLQ_SHAPE_TEXT_MAX];
     if (c->sizes[label] == 0) c->sizes[label] = size;
@@ -187,7 +189,7 @@ static clq_status note_size(contraction *c, unsigned char label, size_t size, co
 
 /* ---- keras.ops.matmul of two tensors (with an array: mixed.c) ---- */
 
-/* Axes in front of the last two are the same, or one has none of them: then its matrix is multiplied with all. */
+/* Both tensors have the same axes in front of the last two. For each place along these, two matrices are multiplied. */
 static clq_status find_matmul(const clq_model *model, const clq_model_tensor *y, contraction *c) {
     if (y->input_count != 2) return clq_fail(CLQ_ERROR_ARGUMENT, "it takes two operands, of which one may be an array");
     const clq_shape *x[2] = {&clq_model_input_of(model, y, 0)->shape, &clq_model_input_of(model, y, 1)->shape};
@@ -222,7 +224,8 @@ clq_id clq_layer_expand_matmul(clq_expansion *e, const clq_id *x) {
 
 /* ---- equations: "bhc,bic->bhi" ---- */
 
-/* The labels of a term; "..." are those that its other axes have, from the last on. Gives what is behind it. */
+/* Reads the labels of a term. The axes that "..." stands for get numbers as labels, counted from the last of them.
+ * Gives the text behind the term. */
 static const char *read_term(const char *text, unsigned rank, unsigned char *labels, bool *fits) {
     unsigned count = 0, named = 0;
     for (const char *at = text; *at && *at != ',' && *at != '-'; at++) named += *at != '.' && *at != ' ';
@@ -242,7 +245,7 @@ static const char *read_term(const char *text, unsigned rank, unsigned char *lab
     return text;
 }
 
-/* How many axes the term behind "->" has, if "..." are `more`. */
+/* How many axes the term behind "->" has, if "..." stands for `more` axes. */
 static unsigned rank_of_term(const char *text, unsigned more) {
     unsigned rank = 0;
     if (strstr(text, "...")) rank += more;
@@ -254,12 +257,12 @@ static clq_status refuse_equation(const clq_short_text *equation, const char *wa
     return clq_fail(CLQ_ERROR_UNSUPPORTED, "the equation '%s' is not supported: %s", equation->text, wanted);
 }
 
-/* Of a term that begins with the batch. */
+/* Whether a term that begins with the batch names it again. */
 static bool names_batch_again(const unsigned char *labels) {
     return strchr((const char *)labels + 1, labels[0]) != NULL;
 }
 
-/* Every term begins with the batch, which is left out of the contraction. ranks: of a and b, without the batch. */
+/* Every term has to begin with the batch, which the contraction leaves out. ranks: of a and b, without the batch. */
 static clq_status parse_equation(const clq_short_text *equation, const unsigned ranks[2], contraction *c) {
     unsigned char labels[3][CLQ_SHAPE_MAX + 1] = {{0}};
     const char *text = equation->text, *arrow = strstr(text, "->");
@@ -298,7 +301,7 @@ static const clq_attribute einsum_attributes[] = {
     {CLQ_LAYER_ATTRIBUTE("subscripts", CLQ_ATTRIBUTE_TEXT, einsum_config, equation), .needed = true},
 };
 
-/* Of one tensor alone, "bhwc->bwch": as a contraction with nothing. Labels that the result lacks are summed over. */
+/* An equation of one tensor, "bhwc->bwch", as a contraction without b. Labels that the result lacks are summed over. */
 static clq_status parse_alone(const clq_short_text *equation, const clq_shape *x, contraction *c) {
     unsigned char labels[2][CLQ_SHAPE_MAX + 1] = {{0}};
     const char *arrow = strstr(equation->text, "->"), *text = equation->text;
@@ -323,7 +326,7 @@ static clq_status parse_alone(const clq_short_text *equation, const clq_shape *x
     for (unsigned d = 0; d < x->rank; d++) CLQ_TRY(note_size(c, c->labels[A][d], x->dims[d], x));
     return CLQ_OK;
 }
-/* The axes of the result, then those that are summed over. */
+/* Moves the axes that are summed over behind those of the result, and sums. */
 static clq_id rearrange(clq_expansion *e, const contraction *wanted, clq_id x) {
     contraction c = *wanted;
     const axes summed = select_axes(&c, A, true, false, false), kept = select_axes(&c, C, true, false, true);
@@ -376,7 +379,8 @@ static const clq_attribute dot_attributes[] = {
     {CLQ_LAYER_ATTRIBUTE("normalize", CLQ_ATTRIBUTE_FLAG, dot_config, normalize)},
 };
 
-/* The first tensor's axes but the one that is summed over, then the second's: none is matched with another. */
+/* The result has the first tensor's axes without the one that is summed over, then the second's. No other axes are
+ * matched. */
 static clq_status find_dot(const clq_model *model, const clq_layer *layer, const clq_model_tensor *y, contraction *c) {
     const dot_config *config = layer->config;
     *c = (contraction){.rank = {0}};
@@ -404,7 +408,7 @@ static clq_status infer_dot(const clq_model *model, const clq_layer *layer, clq_
     return CLQ_OK;
 }
 
-/* x over the root of the sum of its squares along an axis, which has to be the last one. */
+/* x divided by the root of the sum of its squares along the last axis. */
 static clq_id normalise(clq_expansion *e, const clq_shape *shape, clq_id x) {
     clq_node node = clq_expand_node(e, &clq_op_row_norm), scale = clq_expand_node(e, &clq_op_elementwise);
     const size_t width = shape->dims[shape->rank - 1], elements = clq_graph_value_at(e->graph, x)->elements;
@@ -445,13 +449,13 @@ const clq_layer_kind clq_layer_dot = {.type = "Dot",
                                       .infer = infer_dot,
                                       .expand = expand_dot};
 
-/* ---- EinsumDense: a Dense layer whose units have several axes, or whose input's last ones are summed over ---- */
+/* ---- EinsumDense: a Dense layer with several axes of units, or that sums over several axes of its input ---- */
 
 typedef struct einsum_dense_config {
     clq_short_text equation, bias_axes;
     clq_activation activation;
     clq_initialiser kernel_initialiser, bias_initialiser;
-    clq_shape output; /* without the batch; sizes of 0 are the input's */
+    clq_shape output; /* without the batch; a size of 0 is the input's */
 } einsum_dense_config;
 static const clq_attribute einsum_dense_attributes[] = {
     {CLQ_LAYER_ATTRIBUTE("equation", CLQ_ATTRIBUTE_TEXT, einsum_dense_config, equation), .needed = true},
@@ -462,12 +466,13 @@ static const clq_attribute einsum_dense_attributes[] = {
     {CLQ_LAYER_ATTRIBUTE("bias_initializer", CLQ_ATTRIBUTE_INITIALISER, einsum_dense_config, bias_initialiser)},
 };
 
-/* Summed over are the input's last axes; the units are the output's last. The kernel has both, in any order. */
+/* The layer sums over the input's last axes, and the units are the output's last axes. The kernel has both, in any
+ * order. */
 typedef struct einsum_dense {
-    contraction c; /* b: the kernel, without a batch */
-    axes wanted;   /* the kernel's, as a matrix: those that are summed over, and then the units */
+    contraction c; /* b is the kernel, without a batch */
+    axes wanted;   /* the kernel's, as a matrix: the axes that are summed over, then the units */
     size_t in, out;
-    clq_shape kernel, bias; /* bias: of rank 0: none */
+    clq_shape kernel, bias; /* bias of rank 0: none */
 } einsum_dense;
 
 static clq_status find_dense(const clq_model *model, const clq_layer *layer, const clq_model_tensor *y,
@@ -481,7 +486,7 @@ static clq_status find_dense(const clq_model *model, const clq_layer *layer, con
     if (!comma || !arrow || arrow < comma) return refuse_equation(&config->equation, "it should be as 'abc,cd->abd'");
     unsigned kernel = 0;
     for (const char *at = comma + 1; at < arrow; at++) kernel += *at != ' ';
-    /* The kernel gets a batch, too, as the other terms have it. */
+    /* The kernel's term gets a batch, too, because parse_equation wants one in every term. */
     const char batch = config->equation.text[0] == '.' ? '.' : config->equation.text[0];
     if (batch == '.' || kernel == 0 || kernel > CLQ_SHAPE_MAX || strlen(config->equation.text) + 1 >= sizeof whole.text)
         return refuse_equation(&config->equation, "it should be as 'abc,cd->abd'");
@@ -560,7 +565,7 @@ static clq_id expand_dense(clq_expansion *e, const clq_id *x) {
     if (!z) return 0;
     return clq_expand_activation(e, config->activation, clq_expand_unary(e, clq_expand_node(e, &clq_op_reshape), z));
 }
-/* The input's first axis is the output's. */
+/* By token if the input's first axis is the output's first axis, too. */
 static bool dense_is_by_token(const clq_model *model, const clq_layer *layer, const clq_model_tensor *y) {
     einsum_dense d;
     return find_dense(model, layer, y, &d) == CLQ_OK && d.c.rank[C] > 1 && d.c.labels[A][0] == d.c.labels[C][0];

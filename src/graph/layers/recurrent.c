@@ -1,4 +1,5 @@
-/* SimpleRNN, LSTM and GRU: the product of all steps' inputs at once, then the cell, which goes from step to step. */
+/* SimpleRNN, LSTM and GRU: first one product of the inputs of all steps, then the cell, which goes from step to
+ * step. */
 #include "graph/layers/layer.h"
 
 #include <stdio.h>
@@ -8,7 +9,7 @@ enum { KERNEL, RECURRENT, BIAS };
 typedef struct recurrent_config {
     clq_recurrent_config cell;
     bool return_state;
-    size_t mask, state; /* numbers of inputs, from 1 on; 0: none */
+    size_t mask, state; /* input numbers, from 1 on; 0: none */
 } recurrent_config;
 
 #define MEMBER(key, type, member) CLQ_LAYER_ATTRIBUTE(key, type, recurrent_config, member)
@@ -51,7 +52,7 @@ static clq_cell cell_of(const clq_layer *layer) {
                                            : CLQ_CELL_SIMPLE;
 }
 static size_t width_of(const clq_layer *layer) { return clq_cell_gates(cell_of(layer)) * config_of(layer)->cell.units; }
-/* A GRU whose reset comes behind the product has a bias of the product, which the cell adds. */
+/* A GRU that resets behind the recurrent product has a second bias, that of this product. The cell adds it. */
 static bool has_two_biases(const clq_layer *layer) {
     return cell_of(layer) == CLQ_CELL_GRU && !config_of(layer)->cell.reset_before;
 }
@@ -59,7 +60,8 @@ static unsigned states_of(const clq_layer *layer) { return cell_of(layer) == CLQ
 
 /* ---- shapes ---- */
 
-/* Kernels have linear, relu, sigmoid and tanh. With others the steps are operations, one behind the other. */
+/* The kernels compute linear, relu, sigmoid and tanh. With another activation each step becomes operations of its own,
+ * and the number of steps is limited. */
 static clq_status check_activation(const char *key, clq_activation activation, size_t steps) {
     const char *name = clq_activation_row_of(activation)->name;
     if (clq_recurrent_knows(activation)) return CLQ_OK;
@@ -72,7 +74,7 @@ static clq_status check_activation(const char *key, clq_activation activation, s
                     key, name, CLQ_PARTS_STEPS, steps);
 }
 
-/* The mask has a number for each step, each state one for each unit. */
+/* The mask must have a number for each step, and each state a number for each unit. */
 static clq_status check_inputs(const clq_model *model, const clq_layer *layer, const clq_model_tensor *y) {
     const recurrent_config *config = config_of(layer);
     const clq_shape *x = &clq_model_input_of(model, y, 0)->shape;
@@ -95,7 +97,8 @@ static clq_status check_inputs(const clq_model *model, const clq_layer *layer, c
     return CLQ_OK;
 }
 
-/* What it returns; of several tensors the values of all. */
+/* Sets y's shape to that of the output. If the layer gives several tensors, y has the values of all, one behind the
+ * other. */
 static clq_status infer(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
     const recurrent_config *config = config_of(layer);
     const clq_shape *x = &clq_model_input_of(model, y, 0)->shape;
@@ -109,7 +112,7 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     if (cell_of(layer) != CLQ_CELL_SIMPLE)
         CLQ_TRY(check_activation("recurrent_activation", config->cell.gate_activation, x->dims[0]));
     CLQ_TRY(check_inputs(model, layer, y));
-    CLQ_TRY(clq_shape_elements(&CLQ_SHAPE(x->dims[0], 16, units), &elements)); /* what backward keeps, at most */
+    CLQ_TRY(clq_shape_elements(&CLQ_SHAPE(x->dims[0], 16, units), &elements)); /* the most that backward keeps */
     y->shape = config->cell.return_sequences ? CLQ_SHAPE(x->dims[0], units) : CLQ_SHAPE(units);
     if (!config->return_state) return CLQ_OK;
     y->shape = CLQ_SHAPE((config->cell.return_sequences ? x->dims[0] : 1) * units + states_of(layer) * units);
@@ -130,7 +133,8 @@ static clq_status find_output(const clq_model *model, const clq_model_tensor *y,
     return CLQ_OK;
 }
 
-/* Sequences have the mask that the steps had, also if the cell takes no notice of it, as in Keras beside states. */
+/* Sequences keep the mask of their steps. As in Keras, they also keep it if the cell ignores the mask because the call
+ * has initial states. */
 static clq_tensor pass_mask(clq_model *model, uint32_t layer, clq_tensor y) {
     const recurrent_config *config = config_of(&model->layers[layer - 1]);
     clq_tensor mask = {.model = model};
@@ -164,7 +168,7 @@ static clq_status declare(clq_model *model, clq_layer *layer, const clq_model_te
 
 /* ---- operations ---- */
 
-/* Rows of inputs times the kernel; of two biases the cell adds both. */
+/* Rows of inputs times the kernel, plus the bias. If there are two biases, the cell adds both. */
 static clq_id project(clq_expansion *e, clq_id x, size_t rows, size_t in) {
     const size_t out = width_of(e->layer);
     const clq_shape shape = CLQ_SHAPE(rows, out);
@@ -177,7 +181,7 @@ static clq_id project(clq_expansion *e, clq_id x, size_t rows, size_t in) {
     return x ? clq_graph_add_node(e->graph, &node) : 0;
 }
 
-/* x times factors, of which a sample has one for each feature. */
+/* x times factors. A sample has one factor for each feature, which all its steps share. */
 static clq_id drop(clq_expansion *e, clq_id x, const clq_shape *shape, clq_id factors) {
     const struct clq_element_input each = {.kind = CLQ_EACH_SAMPLE_AND_CHANNEL, .dtype = CLQ_F32};
     clq_node node = clq_expand_node(e, &clq_op_elementwise);
@@ -191,8 +195,8 @@ static clq_id drop(clq_expansion *e, clq_id x, const clq_shape *shape, clq_id fa
     return factors ? clq_graph_add_node(e->graph, &node) : 0;
 }
 
-/* With a dropout of the state, too, Keras drops the inputs of each gate by themselves: all gates of as many copies of
- * the inputs, of which each gives its own gate. */
+/* With a dropout of the state, too, Keras drops the inputs of each gate separately. Here each gate has a copy of the
+ * inputs with its own dropout. The product computes all gates from each copy, and gate g is taken from copy g. */
 static clq_id project_dropped(clq_expansion *e, clq_id x, size_t steps, size_t in, uint32_t stream) {
     const clq_recurrent_config *config = &config_of(e->layer)->cell;
     const size_t gates = clq_cell_gates(cell_of(e->layer)), units = config->units;
@@ -209,7 +213,7 @@ static clq_id project_dropped(clq_expansion *e, clq_id x, size_t steps, size_t i
         widths[g] = steps * in;
     }
     const clq_id z = project(e, clq_part_side_by_side(&parts, terms, widths, (unsigned)copies, 1), copies * steps, in);
-    for (unsigned g = 0; g < copies; g++) { /* (copies, steps, gates, units): of copy g gate g */
+    for (unsigned g = 0; g < copies; g++) { /* (copies, steps, gates, units): gate g of copy g */
         const size_t sizes[] = {copies, steps, gates, units};
         const clq_shape shape = CLQ_SHAPE(steps, units);
         clq_node node = clq_expand_node(e, &clq_op_arrange);
@@ -225,7 +229,7 @@ static clq_id project_dropped(clq_expansion *e, clq_id x, size_t steps, size_t i
     return clq_part_side_by_side(&parts, terms, widths, (unsigned)copies, steps);
 }
 
-/* Streams of one use's two dropouts are far apart. */
+/* The two dropouts of one use have streams that are this far apart. */
 enum { STATE_STREAM = 1 << 22 };
 
 static clq_id expand(clq_expansion *e, const clq_id *x) {

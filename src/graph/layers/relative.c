@@ -1,18 +1,19 @@
-/* What attention by relative places is made of, as parts of blocks: rows of a table by how far two tokens are apart, in
- * buckets that grow with the distance; scores by distance as scores of pairs; and attention by scores. */
+/* The parts of blocks with attention by relative places: rows of a table by the distance of two tokens, in buckets that
+ * grow with the distance; scores by distance as scores of pairs; and attention from scores. */
 #include "graph/layers/attention.h"
 
 #include <math.h>
 
-/* ---- rows: (rows, …) and tokens (tokens, …) to (2 tokens - 1, …), of the keys' places less the queries' from
- * 1 - tokens to tokens - 1; or, turned, from tokens - 1 down ---- */
+/* ---- rows: (rows, …) and tokens (tokens, …) to (2 tokens - 1, …). There is a row for each difference of the
+ * key's place and the query's, from 1 - tokens to tokens - 1; or, turned, from tokens - 1 down ---- */
 
 typedef struct relative_config {
-    size_t places; /* distances of this many places are the largest */
+    size_t places; /* the largest distance that buckets tell apart, in tokens */
     int buckets;
     bool turned;
 } relative_config;
-/* He et al., "DeBERTaV3" (2021); Raffel et al., "T5" (2020): both ways, or keys in front of queries alone. */
+/* LOGARITHMIC: He et al., "DeBERTaV3" (2021). The others: Raffel et al., "T5" (2020). BOTH_WAYS tells apart keys in
+ * front of the query and behind it; BEHIND tells apart only keys in front of it. */
 enum { LOGARITHMIC, BOTH_WAYS, BEHIND };
 static const char *const ways[] = {"logarithmic", "both_ways", "behind", NULL};
 static const clq_attribute row_attributes[] = {
@@ -21,12 +22,13 @@ static const clq_attribute row_attributes[] = {
     {CLQ_LAYER_ATTRIBUTE("turned", CLQ_ATTRIBUTE_FLAG, relative_config, turned)},
 };
 
-/* The whole part of x; `most` of what is no number from 0 to that, which has no whole part or is beyond any bucket. */
+/* The whole part of x if x is from 0 to `most`. Otherwise, also if x is NaN, `most`, which is beyond any bucket. */
 static long whole_of(float x, long most) { return x >= 0 && x <= (float)most ? (long)x : most; }
 
-/* Distances up to a quarter of the rows have rows of their own; larger ones go by their logarithm. In float32, as Keras
- * computes them. Tokens that are exactly places - 1 apart lie on a bucket's edge by some tables' sizes: there Keras's
- * own results differ with whether JAX compiles the function. Tables of 512 rows for 512 places have no such edge. */
+/* Distances up to a quarter of the rows have rows of their own. Larger distances share rows by their logarithm, which
+ * is computed in float32, as Keras does. With some sizes of tables, tokens that are exactly places - 1 apart lie on the
+ * edge of a bucket. Keras's own results then depend on whether JAX compiles the function. Tables of 512 rows for 512
+ * places have no such edge. */
 static long find_logarithmic(size_t rows, size_t places, long key_less_query) {
     const long span = (long)rows / 2, middle = span / 2, apart = labs(key_less_query);
     long bucket = apart;
@@ -37,7 +39,7 @@ static long find_logarithmic(size_t rows, size_t places, long key_less_query) {
     return CLQ_MIN(CLQ_MAX(span + (key_less_query > 0 ? -bucket : bucket), 0), 2 * span - 1);
 }
 
-/* Of T5 distances that have rows of their own are those below so many. */
+/* For T5, how many distances have rows of their own: the smallest ones, from 0 on. */
 static size_t count_exact(size_t rows, bool both) { return rows / (both ? 4 : 2); }
 
 static long find_t5(size_t rows, size_t places, bool both, long key_less_query) {
@@ -66,7 +68,7 @@ static clq_status infer_rows(const clq_model *model, const clq_layer *layer, clq
         return clq_fail(CLQ_ERROR_UNSUPPORTED,
                         "a table %s is not supported: it should have an even number of rows, at least 4",
                         clq_shape_describe(table, text));
-    /* Farther tokens go by a logarithm of places, which has to be above 0. */
+    /* Larger distances are divided by a logarithm of `places`, which has to be above 0. */
     const size_t near = config->buckets == LOGARITHMIC ? table->dims[0] / 4 + 1
                                                        : count_exact(table->dims[0], config->buckets == BOTH_WAYS);
     if (x->dims[0] > near && config->places <= near)
@@ -77,7 +79,7 @@ static clq_status infer_rows(const clq_model *model, const clq_layer *layer, clq
     return CLQ_OK;
 }
 
-/* A product with a matrix that has a one in each row. */
+/* The rows are the table's product with a constant matrix that has a single one in each row. */
 static clq_id expand_rows(clq_expansion *e, const clq_id *x) {
     const relative_config *config = e->layer->config;
     const size_t tokens = clq_model_input_of(e->model, e->y, 1)->shape.dims[0], rows = e->y->shape.dims[0],
@@ -111,7 +113,7 @@ const clq_layer_kind clq_layer_relative_rows = {.type = "RelativeRows",
                                                 .infer = infer_rows,
                                                 .expand = expand_rows};
 
-/* ---- scores: (heads, tokens or 1, 2 tokens - 1) to (heads, tokens, tokens): that of query i and key j is number
+/* ---- scores: (heads, tokens or 1, 2 tokens - 1) to (heads, tokens, tokens). The score of query i and key j is number
  * tokens - 1 - i + j of row i ---- */
 
 static clq_status infer_scores(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
@@ -125,8 +127,9 @@ static clq_status infer_scores(const clq_model *model, const clq_layer *layer, c
     y->shape = CLQ_SHAPE(x->dims[0], tokens, tokens);
     return clq_attention_check_size("distances of tokens", CLQ_SHAPE(x->dims[0], tokens, x->dims[2]));
 }
-/* Behind the first tokens - 1 numbers, what is wanted begins rows of 2 tokens - 2, of which each is one number further
- * back than the row before; of one token there is one number. */
+/* Leaves out the first tokens - 1 numbers, and reads the rest as rows of 2 tokens - 2. Each of these rows then begins
+ * one number earlier in its row of x than the row before, and its first `tokens` numbers are the scores. With one token
+ * there is one score. */
 static clq_id expand_scores(clq_expansion *e, const clq_id *x) {
     const size_t heads = e->y->shape.dims[0], tokens = e->y->shape.dims[1], row = 2 * tokens - 1, row_less = row - 1;
     const clq_shape whole = CLQ_SHAPE(heads, tokens, row), kept = CLQ_SHAPE(heads, tokens, row_less);
@@ -151,8 +154,8 @@ const clq_layer_kind clq_layer_relative_scores = {.type = "RelativeScores",
                                                   .infer = infer_scores,
                                                   .expand = expand_scores};
 
-/* ---- attention: scores (heads, tokens, others) and values (others, heads, width) to (tokens, heads, width); a mask
- * (1 or tokens, others) leaves pairs out, and a query that may look nowhere gets zeros ---- */
+/* ---- attention: scores (heads, tokens, others) and values (others, heads, width) to (tokens, heads, width). A mask (1
+ * or tokens, others) leaves pairs out. A query that may look nowhere gets zeros ---- */
 
 typedef struct scored_config {
     double dropout;

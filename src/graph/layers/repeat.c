@@ -1,8 +1,8 @@
-/* RepeatVector, UpSampling1D to 3D: values repeated along axes; between places: resample.c. */
+/* RepeatVector and UpSampling1D to 3D: values repeated along axes. resample.c interpolates between places. */
 #include "graph/layers/layer.h"
 
 typedef struct repeat_config {
-    size_t times[3];   /* along each axis but the channels' */
+    size_t times[3];   /* along each axis except the channels' */
     int interpolation; /* clq_layer_interpolations; 0: the nearest place */
 } repeat_config;
 static const clq_attribute vector_attributes[] = {
@@ -51,7 +51,7 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     return CLQ_OK;
 }
 
-/* `times` of each run of `inner` elements, one behind the other. */
+/* Repeats each run of `inner` elements `times` times. */
 static clq_id repeat(clq_expansion *e, clq_id x, size_t inner, size_t times) {
     clq_graph_value from = *clq_graph_value_at(e->graph, x);
     if (times == 1) return x;
@@ -70,7 +70,8 @@ static clq_id expand(clq_expansion *e, const clq_id *x) {
     size_t inner = in->dims[in->rank - 1];
     clq_id y = x[0];
     if (config->interpolation) return clq_layer_expand_resampled(e, y, config->interpolation, false);
-    for (unsigned d = CLQ_MAX(in->rank - 1, 1u); d-- > 0 && y;) { /* the last first: it has less; a vector has one */
+    /* The last axis comes first, as fewer values are then moved. A vector has one axis to repeat along. */
+    for (unsigned d = CLQ_MAX(in->rank - 1, 1u); d-- > 0 && y;) {
         y = repeat(e, y, inner, config->times[d]);
         inner *= e->y->shape.dims[d];
     }

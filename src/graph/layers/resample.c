@@ -1,5 +1,6 @@
-/* Resizing, CenterCrop, and UpSampling2D between places: each axis is a product with a matrix of weights, as of the
- * kernels that Keras's backends have (half-pixel centres; Keys, "Cubic convolution interpolation", 1981). */
+/* Resizing, CenterCrop, keras.ops.image.resize, and UpSampling2D that interpolates. Each axis is resized by a product
+ * with a matrix of weights, those of the kernels of Keras's backends (half-pixel centres; Keys, "Cubic convolution
+ * interpolation", 1981). */
 #include "graph/layers/layer.h"
 
 #include <math.h>
@@ -10,7 +11,7 @@ enum { NEAREST, BILINEAR };
 typedef struct resize_config {
     size_t size[2]; /* height, width */
     int interpolation;
-    bool antialias, crop; /* crop: the largest part in the middle that has the new shape's sides' relation */
+    bool antialias, crop; /* crop: to the largest middle part with the new shape's aspect ratio */
 } resize_config;
 #define SHARED_ATTRIBUTES                                                                                              \
     {CLQ_LAYER_ATTRIBUTE("interpolation", CLQ_ATTRIBUTE_CHOICE, resize_config, interpolation),                         \
@@ -43,7 +44,7 @@ static double weight_of(int interpolation, double x) {
     return x < 1 ? (1.5 * x - 2.5) * x * x + 1 : ((-0.5 * x + 2.5) * x - 4) * x + 2;
 }
 
-/* Row i: how much place i of `out` takes of each of `in` places. */
+/* Row i of the matrix: how much each of `in` places gives to place i of `out`. */
 static void fill_row(float *row, size_t i, size_t in, size_t out, int interpolation, bool antialias) {
     const double step = (double)in / (double)out, at = ((double)i + 0.5) * step - 0.5,
                  wide = antialias ? fmax(step, 1) : 1;
@@ -71,7 +72,7 @@ static clq_id add_matrix(clq_expansion *e, size_t in, size_t out, int interpolat
 
 /* ---- images ---- */
 
-/* The middle axis of (outer, in, inner) to `out` places. */
+/* Resizes the middle axis of (outer, in, inner) to `out` places. */
 static clq_id resample(clq_expansion *e, clq_id x, size_t outer, size_t in, size_t out, size_t inner, int interpolation,
                        bool antialias) {
     if (in == out || !x) return x;
@@ -92,7 +93,7 @@ static clq_id resample(clq_expansion *e, clq_id x, size_t outer, size_t in, size
     return node.inputs[0] ? clq_graph_add_node(e->graph, &node) : 0;
 }
 
-/* The cheaper axis first. */
+/* Resizes the axis first with which both together cost less. */
 clq_id clq_layer_expand_resampled_from(clq_expansion *e, clq_id x, const clq_shape *from, int interpolation,
                                        bool antialias) {
     const clq_shape *to = &e->y->shape;
@@ -129,7 +130,7 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     return CLQ_OK;
 }
 
-/* The middle of an image, of such a shape. */
+/* The middle part of an image, of shape `taken`. */
 static clq_id take_middle(clq_expansion *e, clq_id x, const clq_shape *from, const clq_shape *taken) {
     clq_node of;
     const clq_parts parts = clq_expand_parts(e, &of);
@@ -143,7 +144,7 @@ static clq_id take_middle(clq_expansion *e, clq_id x, const clq_shape *from, con
     return clq_part_add(&parts, node, *taken);
 }
 
-/* A side of the largest part that has the relation of y's sides. */
+/* A side of the largest part with the aspect ratio of y. */
 static size_t crop_side(size_t side, size_t other, size_t to, size_t other_to) {
     const size_t fits = (size_t)((double)(other * to) / (double)other_to);
     return CLQ_MAX(CLQ_MIN(side, fits), (size_t)1);
@@ -162,7 +163,7 @@ static clq_id expand(clq_expansion *e, const clq_id *x) {
     return clq_layer_expand_resampled(e, x[0], config->interpolation, config->antialias);
 }
 
-/* An image with a side that is too small is resized in its place, as by Keras. */
+/* As in Keras, an image with a side that is too small for the crop is resized instead. */
 static clq_id expand_crop(clq_expansion *e, const clq_id *x) {
     const clq_shape *in = &clq_model_input_of(e->model, e->y, 0)->shape, *to = &e->y->shape;
     if (in->dims[0] < to->dims[0] || in->dims[1] < to->dims[1]) return crop_and_resample(e, x[0], BILINEAR, false);

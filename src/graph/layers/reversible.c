@@ -1,6 +1,6 @@
-/* ReversibleEmbedding: rows of a table by number; and of rows of channels, what they have in common with each of the
- * table's (Press and Wolf, "Using the Output Embedding to Improve Language Models", 2017), or with a matrix of its own.
- * A use of the second kind has its tensor twice. In Keras 3.15 it gives no mask, with mask_zero either. */
+/* ReversibleEmbedding gives rows of a table by number. In reverse, it multiplies rows of channels with each row of the
+ * table (Press and Wolf, "Using the Output Embedding to Improve Language Models", 2017), or with a matrix of its own. A
+ * reverse use has its tensor twice as input. As in Keras 3.15, the layer gives no mask, even with mask_zero. */
 #include "graph/layers/layer.h"
 
 enum { TABLE, REVERSE };
@@ -8,8 +8,8 @@ enum { TABLE, REVERSE };
 typedef struct reversible_config {
     size_t rows, width;
     clq_initialiser initialiser;
-    bool mask_zero, untied; /* untied: the way back has a matrix of its own */
-    double cap;             /* of what the way back gives; 0: none */
+    bool mask_zero, untied; /* untied: the reverse has a matrix of its own */
+    double cap;             /* soft cap of what the reverse gives; 0: none */
 } reversible_config;
 static const clq_attribute attributes[] = {
     {CLQ_LAYER_ATTRIBUTE("input_dim", CLQ_ATTRIBUTE_SIZES, reversible_config, rows), .needed = true},
@@ -28,7 +28,7 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     const reversible_config *config = config_of(layer);
     const clq_shape *x = &clq_model_input_of(model, y, 0)->shape;
     y->shape = *x;
-    if (config->rows >= 1u << 24) /* numbers of tokens arrive as floats */
+    if (config->rows >= 1u << 24) /* token numbers arrive as floats, which are exact below it */
         return clq_fail(CLQ_ERROR_UNSUPPORTED, "input_dim %zu is not supported; below %u is", config->rows, 1u << 24);
     if (!is_reverse(y)) {
         if (x->rank == CLQ_SHAPE_MAX) return clq_fail(CLQ_ERROR_UNSUPPORTED, "its output would have too many axes");
@@ -55,7 +55,7 @@ static clq_status declare(clq_model *model, clq_layer *layer, const clq_model_te
     return clq_model_declare_variable(model, layer, REVERSE, CLQ_SHAPE(config->width, config->rows), &table);
 }
 
-/* The matrix of the way back, (width, rows). */
+/* The matrix of the reverse, (width, rows). */
 static clq_id expand_matrix(clq_expansion *e) {
     const reversible_config *config = config_of(e->layer);
     if (config->untied) return clq_expand_weight(e, REVERSE);
@@ -77,7 +77,7 @@ static clq_id expand_reverse(clq_expansion *e, clq_id x) {
     return clq_expand_capped(e, &e->y->shape, config->cap, node.inputs[1] ? clq_expand_unary(e, node, x) : 0);
 }
 
-/* A matrix that no use needs has a gradient of 0. */
+/* A matrix that no use needs gets a gradient of 0. */
 static clq_id expand(clq_expansion *e, const clq_id *x) {
     const reversible_config *config = config_of(e->layer);
     if (is_reverse(e->y)) return expand_reverse(e, x[0]);

@@ -1,4 +1,5 @@
-/* LayerNormalization, RMSNormalization, GroupNormalization and UnitNormalization: each row by itself. */
+/* LayerNormalization, RMSNormalization, GroupNormalization and UnitNormalization, which normalise each row by
+ * itself. */
 #include "graph/layers/layer.h"
 
 #include <math.h>
@@ -41,17 +42,17 @@ static const clq_attribute unit_attributes[] = {
 
 static bool is_group(const clq_layer *layer) { return layer->kind == &clq_layer_group_norm; }
 static bool is_layer(const clq_layer *layer) { return layer->kind == &clq_layer_layer_norm; }
-/* By the root mean square: a scale, and no centre. */
+/* Whether the layer divides by the root mean square: it has a scale, but subtracts no mean. */
 static bool is_rms(const clq_layer *layer) {
     return !is_group(layer) && !is_layer(layer) && layer->kind != &clq_layer_unit_norm;
 }
 
-/* Whose scale is what its variable has above 1. */
+/* Whether the scale is 1 plus the variable. */
 static bool is_from_one(const clq_layer *layer) {
     return layer->kind == &clq_layer_gemma_norm || layer->kind == &clq_layer_gemma3_norm;
 }
 
-/* The first of the axes of a row: all behind it are, too. */
+/* Finds the first axis of the rows. All axes behind it have to be axes of the rows, too. */
 static clq_status find_first(const clq_axes *axes, const clq_shape *x, unsigned *first) {
     unsigned seen = 0;
     char text[CLQ_SHAPE_TEXT_MAX];
@@ -71,7 +72,7 @@ static clq_status find_first(const clq_axes *axes, const clq_shape *x, unsigned 
                     "axes that are not the last ones are not supported: permute the input first");
 }
 
-/* What channels have a gamma and a beta of: the shape of these. */
+/* Sets the problem, and `weights` to the shape of gamma and beta. */
 static clq_status find_problem(const clq_layer *layer, const clq_model_tensor *x, clq_row_norm_problem *out,
                                clq_shape *weights) {
     const clq_row_norm_config *config = layer->config;
@@ -130,7 +131,7 @@ static clq_status declare(clq_model *model, clq_layer *layer, const clq_model_te
     return clq_model_declare_variable(model, layer, BETA, shape, &beta);
 }
 
-/* 1 more than a weight, for all samples, as it is. */
+/* 1 + weight. Like the weight, it is one value for all samples. */
 static clq_id add_one(clq_expansion *e, clq_id weight) {
     clq_node node = clq_expand_node(e, &clq_op_elementwise);
     clq_element_program *p = &node.attributes.program;
@@ -153,7 +154,7 @@ static clq_id expand(clq_expansion *e, const clq_id *x) {
     return clq_expand_unary(e, node, x[0]);
 }
 
-/* By the root of the sum, not of the mean. */
+/* Divides by the root of the sum of squares, not by that of their mean. */
 static clq_id expand_unit(clq_expansion *e, const clq_id *x) {
     const clq_id normal = expand(e, x);
     clq_row_norm_problem problem;
@@ -163,7 +164,7 @@ static clq_id expand_unit(clq_expansion *e, const clq_id *x) {
     return normal ? clq_expand_elements(e, scale, &normal) : 0;
 }
 
-/* Rows that lie behind the tokens' axis. */
+/* By token if the rows lie behind the tokens' axis. */
 static bool is_by_token(const clq_model *model, const clq_layer *layer, const clq_model_tensor *y) {
     unsigned first = 0;
     (void)model;
@@ -189,7 +190,7 @@ KIND(clq_layer_group_norm, "GroupNormalization", "group_normalization", group_at
 KIND(clq_layer_unit_norm, "UnitNormalization", "unit_normalization", unit_attributes, clq_layer_keep_mask, NULL,
      expand_unit);
 
-/* keras_hub's names for the root mean square. */
+/* keras_hub's layers that divide by the root mean square. */
 static const clq_attribute hub_attributes[] = {
     {CLQ_LAYER_ATTRIBUTE("epsilon", CLQ_ATTRIBUTE_NUMBER, clq_row_norm_config, epsilon), .fallback = 1e-6, .most = 1},
 };

@@ -1,13 +1,14 @@
-/* Rescaling and Normalization: lines through each channel, of numbers that are given or were adapted to data. */
+/* Rescaling and Normalization: a linear function of each channel, whose numbers are given or were adapted to data. Also
+ * LayerScale. */
 #include "graph/layers/layer.h"
 
 #include <math.h>
 
-/* A program on its way: x, and what is by channel. */
+/* An elementwise program under construction: x, and operations with numbers of channels. */
 typedef struct line {
     clq_expansion *e;
     clq_node node;
-    unsigned at, inputs; /* the register so far; inputs of the node */
+    unsigned at, inputs; /* the result's register so far; how many inputs the node has */
 } line;
 
 static line begin(clq_expansion *e) {
@@ -26,7 +27,7 @@ static unsigned take(line *l, clq_id value) {
     return clq_element_take(&l->node.attributes.program, by_channel);
 }
 
-/* One number, or one for each channel. */
+/* Applies one number, or one number for each channel. */
 static void apply_numbers(line *l, clq_element_op op, const clq_numbers *numbers) {
     const clq_shape shape = CLQ_SHAPE(numbers->count);
     if (numbers->count == 1) {
@@ -94,7 +95,7 @@ const clq_layer_kind clq_layer_rescaling = {.type = "Rescaling",
 /* ---- Normalization ---- */
 
 enum { MEAN, VARIANCE };
-static const float least_deviation = 1e-7f; /* Keras's */
+static const float least_deviation = 1e-7f; /* Keras's epsilon */
 
 typedef struct normalization_config {
     clq_axes axes;
@@ -141,7 +142,7 @@ static clq_status declare(clq_model *model, clq_layer *layer, const clq_model_te
     return clq_model_declare_variable(model, layer, VARIANCE, shape, &variance_kind);
 }
 
-/* (x - mean) / deviation, or back. */
+/* (x - mean) / deviation; or if `inverts`, back to x. */
 static clq_id expand_adapted(clq_expansion *e, clq_id x, bool inverts) {
     line l = begin(e);
     clq_element_program *p = &l.node.attributes.program;
@@ -191,7 +192,7 @@ const clq_layer_kind clq_layer_normalization = {.type = "Normalization",
                                                 .mask = clq_layer_keep_mask,
                                                 .infer = infer_normalization,
                                                 .declare = declare,
-                                                .zero_store = "vars/2", /* count */
+                                                .zero_store = "vars/2", /* Keras's count */
                                                 .expand = expand_normalization};
 
 /* ---- LayerScale (Touvron et al., "Going deeper with image transformers", 2021) ---- */

@@ -1,6 +1,6 @@
-/* RandomBrightness and RandomContrast: in training each sample's image gets brighter or darker, or its numbers move
- * away from the mean of their channel or towards it, by what it draws (clq_layer_expand_draws); then they are clipped
- * to the range of values. In evaluation and prediction nothing is done. */
+/* RandomBrightness and RandomContrast. In training each sample draws a number (clq_layer_expand_draws), by which its
+ * image gets brighter or darker, or by which the image's numbers move away from their channel's mean or towards it. The
+ * results are clipped to the range of values. In evaluation and prediction the layers do nothing. */
 #include "graph/layers/layer.h"
 
 typedef struct shade_config {
@@ -25,7 +25,8 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     return clq_layer_check_rank(&y->shape, 2);
 }
 
-/* A program of which register `number` is the image's, and `drawn` the sample's between low and high. */
+/* A program under construction: register `number` is the image's number, and `drawn` is the sample's, between low and
+ * high. */
 typedef struct shading {
     clq_node node;
     unsigned number, drawn, inputs;
@@ -73,7 +74,7 @@ static clq_id expand_brightness(clq_expansion *e, const clq_id *x) {
                               (clq_instruction){.op = CLQ_ELEMENT_ADD, .a = s.number, .b = s.drawn}));
 }
 
-/* Each channel's mean over the image, at every place. */
+/* The mean of each channel over the image, repeated at every place. */
 static clq_id add_means(clq_expansion *e, clq_id x) {
     const clq_shape *image = &e->y->shape;
     const size_t channels = image->dims[2], places = image->dims[0] * image->dims[1];
@@ -101,7 +102,7 @@ static clq_id expand_contrast(clq_expansion *e, const clq_id *x) {
     return end(e, &s, clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_ADD, .a = scaled, .b = mean}));
 }
 
-/* The one whose range ends above 1. */
+/* Whether the layer is for bytes as they are: the range of values ends above 1. */
 static bool takes_bytes(const clq_layer *layer) { return config_of(layer)->values.high > 1; }
 
 #define KIND(kind, class_name, name_stem, rows, expansion)                                                             \

@@ -1,6 +1,6 @@
-/* STFTSpectrogram and MelSpectrogram: short-time Fourier transforms (Allen and Rabiner, 1977), as convolutions whose
- * kernels are windows times waves. Those of STFTSpectrogram are variables, which are trained unless it is frozen. The
- * Mel scale is that of the HTK book: 2595 log10(1 + f / 700). */
+/* STFTSpectrogram and MelSpectrogram: short-time Fourier transforms (Allen and Rabiner, 1977), computed as convolutions
+ * whose kernels are windows times waves. The kernels of STFTSpectrogram are variables, which are trained unless the
+ * layer is frozen. The Mel scale is that of the HTK book: 2595 log10(1 + f / 700). */
 #include "graph/layers/layer.h"
 
 #include <float.h>
@@ -11,7 +11,7 @@
 enum { HANN, HAMMING, BLACKMAN };
 static const char *const windows[] = {"hann", "hamming", "blackman", NULL}, *const mel_windows[] = {"hann", "hamming",
                                                                                                     NULL};
-/* Place i of n of a window, which begins anew behind its end if it is periodic. */
+/* Place i of a window of n places. A periodic window begins anew behind its end. */
 static double window_at(int window, bool periodic, size_t n, size_t i) {
     static const double terms[][3] = {
         [HANN] = {0.5, 0.5, 0}, [HAMMING] = {0.54, 0.46, 0}, [BLACKMAN] = {0.42, 0.5, 0.08}};
@@ -19,7 +19,7 @@ static double window_at(int window, bool periodic, size_t n, size_t i) {
     const double angle = 2 * PI * (double)i / (double)(periodic ? n : n - 1);
     return terms[window][0] - terms[window][1] * cos(angle) + terms[window][2] * cos(2 * angle);
 }
-/* Wave f of `bins` at place t: they have 0 to bins - 1 periods in 2 (bins - 1) places. */
+/* Place t of wave f. The `bins` waves have 0 to bins - 1 periods in 2 (bins - 1) places. */
 static double wave_at(bool imaginary, size_t t, size_t f, size_t bins) {
     const size_t all = CLQ_MAX(2 * (bins - 1), (size_t)1);
     const double angle = -2 * PI * (double)(t * f % all) / (double)all;
@@ -37,7 +37,7 @@ static const double least_number = 1e-7; /* Keras's epsilon */
 
 typedef struct stft_config {
     int mode, window, scaling;
-    size_t length, step, fft; /* step 0: half of the length; fft 0: the least power of 2 from there on */
+    size_t length, step, fft; /* step 0: half of length; fft 0: the least power of 2 that is at least length */
     bool periodic, apart;     /* apart: channels have an axis of their own */
     clq_padding padding;
 } stft_config;
@@ -96,7 +96,7 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     return CLQ_OK;
 }
 
-/* What `fill` knows of the layer, as one number. */
+/* What `fill` has to know of the layer, packed into one number. */
 static unsigned pack(const stft_config *config, bool imaginary) {
     return (unsigned)imaginary | (unsigned)config->periodic << 1 | (unsigned)config->scaling << 2 |
            (unsigned)config->window << 3;
@@ -132,7 +132,7 @@ static clq_status declare(clq_model *model, clq_layer *layer, const clq_model_te
     return CLQ_OK;
 }
 
-/* Rows of steps, each a row of an image with one channel, -> (rows, frames, bins). */
+/* Convolves rows of steps, each of which is a row of an image with one channel: (rows, frames, bins). */
 static clq_id convolve(const clq_expansion *e, const clq_parts *parts, const clq_window *window, size_t rows,
                        size_t bins, clq_id x, clq_id kernel) {
     const clq_conv2d_problem problem = {.in_h = rows,
@@ -154,7 +154,7 @@ static clq_id convolve(const clq_expansion *e, const clq_parts *parts, const clq
     return kernel ? clq_part_add(parts, node, CLQ_SHAPE(rows, window->out, bins)) : 0;
 }
 
-/* A program's instruction of a register, or of that and a number. */
+/* One instruction of a register and a number, and one of a register alone. */
 static unsigned with_number(clq_element_program *p, clq_element_op op, unsigned a, double number) {
     const unsigned b = clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_CONSTANT, .number = number});
     return clq_element_do(p, (clq_instruction){.op = op, .a = a, .b = b});
@@ -163,7 +163,7 @@ static unsigned apply(clq_element_program *p, clq_element_op op, unsigned a) {
     return clq_element_do(p, (clq_instruction){.op = op, .a = a});
 }
 
-/* re^2 + im^2, of this shape, and what `finish` makes of it. */
+/* Computes re^2 + im^2, of this shape, and then what `finish` makes of it. */
 typedef unsigned (*finishing)(clq_element_program *p, const void *config, unsigned power);
 static clq_id combine(const clq_parts *parts, clq_id re, clq_id im, clq_shape shape, finishing finish,
                       const void *config) {
@@ -183,7 +183,7 @@ static unsigned finish_stft(clq_element_program *p, const void *config, unsigned
     return apply(p, CLQ_ELEMENT_LOG, with_number(p, CLQ_ELEMENT_MAXIMUM, power, least_number));
 }
 
-/* Waves between the first and the last have their power twice: for their conjugates. */
+/* Doubles the power of all waves but the first and the last, because each stands for its conjugate, too. */
 static clq_id double_inner(clq_expansion *e, const clq_parts *parts, size_t bins, clq_shape shape, clq_id power) {
     float *factors = clq_alloc(bins, sizeof *factors);
     if (!factors) {
@@ -196,7 +196,7 @@ static clq_id double_inner(clq_expansion *e, const clq_parts *parts, size_t bins
     return known && power ? clq_part_by_channel(parts, CLQ_ELEMENT_MULTIPLY, power, known, shape) : 0;
 }
 
-/* (channels, frames, width), of one transform for each channel. */
+/* The transform of each channel: (channels, frames, width). */
 static clq_id transform(clq_expansion *e, const clq_parts *parts, const frames *f, clq_id x) {
     const stft_config *config = config_of(e->layer);
     const clq_shape all = CLQ_SHAPE(f->channels, f->window.out, f->bins);
@@ -266,7 +266,7 @@ static const clq_attribute mel_attributes[] = {
 };
 
 static clq_status find_mel(const mel_config *config, const clq_shape *x, clq_window *out) {
-    enum { FFT_MOST = 4096 }; /* the waves are its square */
+    enum { FFT_MOST = 4096 }; /* the waves have about its square in numbers */
     const size_t half = config->fft / 2;
     const double needed = ceil(10 * (log10(FLT_MAX) - log10(config->least_power)));
     if (x->rank != 1) return clq_fail(CLQ_ERROR_ARGUMENT, "it takes (steps): its input has %u axes", x->rank);
@@ -276,7 +276,7 @@ static clq_status find_mel(const mel_config *config, const clq_shape *x, clq_win
     const double high = config->high > 0 ? config->high : floor(config->rate / 2);
     if (!(config->low < high))
         return clq_fail(CLQ_ERROR_ARGUMENT, "min_freq %g should be below max_freq, which is %g", config->low, high);
-    const clq_shape reflected = CLQ_SHAPE(x->dims[0], 1 + 2 * half); /* more than is reflected */
+    const clq_shape reflected = CLQ_SHAPE(x->dims[0], 1 + 2 * half); /* at least what `reflect` makes */
     size_t elements;
     CLQ_TRY(clq_shape_elements(&reflected, &elements));
     if (config->length > config->fft)
@@ -310,7 +310,8 @@ static clq_status infer_mel(const clq_model *model, const clq_layer *layer, clq_
     return CLQ_OK;
 }
 
-/* x with half of fft_length in front and behind, turned round at its ends, from the place on at which windows begin. */
+/* Pads x in front and behind with half of fft_length, mirrored at its ends. Gives the padded x from the place on at
+ * which windows begin. */
 static clq_id reflect(const clq_parts *parts, const mel_config *config, const clq_window *w, size_t steps, clq_id x) {
     const size_t half = config->fft / 2, first = (config->fft - w->size) / 2;
     clq_joining joined = {.rows = 1};
@@ -342,7 +343,7 @@ static clq_id add_constant(clq_expansion *e, const char *name, clq_shape shape, 
     return id;
 }
 
-/* (places, 1, twice the waves): the real parts, and behind them the imaginary ones. */
+/* (places, 1, twice the waves): the real parts, then the imaginary parts. */
 static clq_id add_waves(clq_expansion *e, const mel_config *config, size_t length) {
     const size_t bins = config->fft / 2 + 1, first = (config->fft - length) / 2;
     float *values = clq_alloc(length * 2 * bins, sizeof *values);
@@ -356,7 +357,8 @@ static clq_id add_waves(clq_expansion *e, const mel_config *config, size_t lengt
 
 static double mel_of(double frequency) { return 1127 * log(1 + frequency / 700); }
 
-/* (waves, bins): triangles along the Mel scale, each from the middle of the one before to that of the next. */
+/* (waves, bins): triangles along the Mel scale. Each triangle reaches from the middle of the one before to the middle
+ * of the next. */
 static clq_id add_weights(clq_expansion *e, const mel_config *config) {
     const size_t waves = config->fft / 2 + 1;
     const double high = config->high > 0 ? config->high : floor(config->rate / 2), low = mel_of(config->low),
@@ -378,7 +380,7 @@ static unsigned finish_power(clq_element_program *p, const void *config, unsigne
     return clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_POWER, .a = power, .number = exponent / 2});
 }
 
-/* 10 log10 of what is at least the least power, over the reference. */
+/* 10 log10(x / reference). Both are raised to the least power if they are below it. */
 static clq_id add_decibels(const clq_parts *parts, const mel_config *config, clq_shape shape, clq_id x) {
     clq_node node = clq_part_node(parts, &clq_op_elementwise, CLQ_IDS(x));
     clq_element_program *p = &node.attributes.program;

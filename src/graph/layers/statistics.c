@@ -1,5 +1,5 @@
-/* keras.ops that compute from what numbers have in common along axes: variances, deviations, the logarithms of sums,
- * and numbers by these, or by norms. */
+/* keras.ops that compute with statistics of numbers along axes: variances, deviations, logarithms of sums, and numbers
+ * in relation to these or to norms. Also rsqrt. */
 #include "graph/layers/layer.h"
 
 #include <float.h>
@@ -11,11 +11,11 @@
 
 /* ---- what expansions are made of ---- */
 
-/* x's numbers along an axis, or axes side by side: runs of `repeats`. */
+/* x's numbers along an axis, or along adjacent axes, as runs of `repeats` numbers. */
 typedef struct runs {
     clq_parts parts;
     clq_node of;
-    clq_shape shape, one; /* of x; with a run for a number: (outer, inner) */
+    clq_shape shape, one; /* x's shape; the shape (outer, inner) of one number for each run */
     clq_repeat_problem problem;
 } runs;
 
@@ -37,7 +37,7 @@ static clq_id spread(const runs *r, clq_id of_runs) {
 }
 static clq_id apply(const runs *r, clq_element_op op, clq_id x) { return clq_part_combine(&r->parts, op, x, 0); }
 
-/* Each run is a window of a pooling. */
+/* The largest number of each run. Each run is one window of a pooling. */
 static clq_id largest_of(const runs *r, clq_id x) {
     clq_node node = clq_part_node(&r->parts, &clq_op_pool2d, CLQ_IDS(x));
     node.attributes.pool2d = (clq_pool2d_problem){.in_h = r->problem.outer,
@@ -74,7 +74,7 @@ static clq_id expand_std(clq_expansion *e, const clq_id *x) {
 CLQ_REDUCTION_KIND(clq_layer_op_var, "Var", "var", NUMPY, expand_var);
 CLQ_REDUCTION_KIND(clq_layer_op_std, "Std", "std", NUMPY, expand_std);
 
-/* Between the largest finite numbers: infinity less infinity would be no number. */
+/* Limits x to finite numbers, because infinity less infinity would be NaN. */
 static clq_id finite_of(const runs *r, clq_id x) {
     clq_node node = clq_part_node(&r->parts, &clq_op_elementwise, CLQ_IDS(x));
     clq_element_program *p = &node.attributes.program;
@@ -100,7 +100,7 @@ static clq_id expand_log_of_sum(clq_expansion *e, const clq_id *x) {
 }
 CLQ_REDUCTION_KIND(clq_layer_op_logsumexp, "Logsumexp", "logsumexp", MATH, expand_log_of_sum);
 
-/* ---- of x's shape: numbers by what they have in common along one axis ---- */
+/* ---- of x's shape: numbers in relation to a statistic along one axis ---- */
 
 typedef struct along_config {
     int axis; /* first */
@@ -155,7 +155,7 @@ static clq_id norm_of(const runs *r, double order, clq_id x) {
     if (order == 1) return sum_of(r, apply(r, CLQ_ELEMENT_ABS, x), 1);
     return apply(r, CLQ_ELEMENT_SQRT, sum_of(r, apply(r, CLQ_ELEMENT_SQUARE, x), 1));
 }
-/* x divided by its norm, or by epsilon if that is larger. */
+/* x divided by its norm, or by epsilon if epsilon is larger than the norm. */
 static clq_id expand_normalize(clq_expansion *e, const clq_id *x) {
     const along_config *config = e->layer->config;
     runs r;

@@ -1,7 +1,7 @@
-/* keras.ops.top_k: the largest numbers along the last axis, in order, and their places. One is found after the other:
- * the largest of those whose places are free, and the first free place that has it. A value is what stands at the
- * place: lows of any kind, -inf among them, come once each, and a gradient goes to the place. NaN is larger than all.
- */
+/* keras.ops.top_k: the largest numbers along the last axis, in order, and their places. The numbers are found one after
+ * another: a step takes the largest number of the places that are still free, at the first of these that has it. A
+ * value is read from the place that was found. Therefore equal numbers, -inf among them, come once for each place, and
+ * the gradient goes to the place. NaN is larger than all numbers. */
 #include "graph/layers/layer.h"
 
 #include <math.h>
@@ -26,15 +26,15 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     return CLQ_OK;
 }
 
-/* Values are (rows, width), and (rows, 1) with one number for each row. `left` has width - i of each place i that is
- * free, and 0 of one that is taken. */
+/* Values are (rows, width), or (rows, 1) with one number for each row. `left` has width - i for each place i that is
+ * free, and 0 for each place that is taken. */
 typedef struct search {
     clq_node of;
     clq_parts parts;
     size_t rows, width;
 } search;
 
-/* A window over all of the row. */
+/* The largest number of each row: a pooling with one window over the whole row. */
 static clq_id largest_of(const search *s, clq_id x) {
     clq_node node = clq_part_node(&s->parts, &clq_op_pool2d, CLQ_IDS(x));
     node.attributes.pool2d = (clq_pool2d_problem){.in_h = s->rows,
@@ -70,7 +70,7 @@ static clq_id all_left(const search *s) {
     return clq_part_by_channel(&s->parts, CLQ_ELEMENT_ADD, clq_part_zeros(&s->parts, shape), known, shape);
 }
 
-/* A program whose registers 0 and on are the inputs. */
+/* Begins a program whose registers 0, 1, … are the inputs. */
 static clq_node begin(const search *s, clq_id a, clq_id b, clq_id c) {
     clq_node node = clq_part_node(&s->parts, &clq_op_elementwise, CLQ_IDS(a, b, c));
     for (unsigned i = 0; i < (c ? 3u : 2u); i++) (void)clq_element_take(&node.attributes.program, clq_each_element);
@@ -88,13 +88,14 @@ static clq_id end(const search *s, clq_node *node, unsigned from) {
     return clq_part_add(&s->parts, *node, CLQ_SHAPE(s->rows, s->width));
 }
 
-/* x at places that are free, else -inf. */
+/* x at free places, -inf at taken places. */
 static clq_id rest_of(const search *s, clq_id x, clq_id left) {
     clq_node node = begin(s, left, x, 0);
     return end(s, &node, compute(&node, CLQ_ELEMENT_SELECT, 0, 1, constant(&node, -INFINITY)));
 }
 
-/* What is left of places that have the largest of the rest, else 0. A taken place may have it, too: -inf. */
+/* `left` at the places that have the largest number of the rest, 0 at all others. A taken place stays 0, even if the
+ * largest number is -inf. */
 static clq_id candidates_of(const search *s, clq_id rest, clq_id left) {
     clq_node node = begin(s, rest, spread(s, largest_of(s, rest)), left);
     const unsigned is_number = compute(&node, CLQ_ELEMENT_EQUAL, 0, 0, 0),
@@ -103,14 +104,14 @@ static clq_id candidates_of(const search *s, clq_id rest, clq_id left) {
     return end(s, &node, compute(&node, CLQ_ELEMENT_MULTIPLY, is_it, 2, 0));
 }
 
-/* `left` without the place that `found` is in all of its row. */
+/* `left` with the place in `found` taken. `found` has the place at all places of its row. */
 static clq_id left_without(const search *s, clq_id left, clq_id found) {
     clq_node node = begin(s, left, found, 0);
     const unsigned is_it = compute(&node, CLQ_ELEMENT_EQUAL, 0, 1, 0);
     return end(s, &node, compute(&node, CLQ_ELEMENT_SELECT, is_it, constant(&node, 0), 0));
 }
 
-/* x's number at the place: a sum with zeros for all others. */
+/* x's number at the place in `found`: the sum of the row, with zeros at all other places. */
 static clq_id value_at(const search *s, clq_id x, clq_id left, clq_id found) {
     const clq_repeat_problem runs = runs_of(s);
     clq_node node = begin(s, left, found, x);
@@ -119,7 +120,7 @@ static clq_id value_at(const search *s, clq_id x, clq_id left, clq_id found) {
     return clq_part_reduce(&s->parts, alone, &runs, CLQ_SHAPE(s->rows, 1));
 }
 
-/* Of places that are counted down from `width`: counted up from 0. */
+/* Places that are counted down from `width` become places that are counted up from 0. */
 static clq_id add_counted(clq_expansion *e, clq_id x, size_t width) {
     clq_node node = clq_expand_node(e, &clq_op_elementwise);
     clq_element_program *p = &node.attributes.program;
@@ -138,7 +139,7 @@ static clq_id expand(clq_expansion *e, const clq_id *x) {
     s.parts = clq_expand_parts(e, &s.of);
     clq_joining found = {.rows = rows};
     const clq_id all = clq_part_reshape(&s.parts, x[0], CLQ_SHAPE(rows, width));
-    /* Which places these are is no function of the numbers that has a slope. */
+    /* The search gives no gradient: which places have the largest numbers has no slope. */
     const clq_id seen =
         clq_part_add(&s.parts, clq_part_node(&s.parts, &clq_op_stop_gradient, CLQ_IDS(all)), CLQ_SHAPE(rows, width));
     clq_id left = all_left(&s), rest = seen;

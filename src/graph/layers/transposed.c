@@ -1,4 +1,4 @@
-/* Conv1DTranspose and Conv2DTranspose: the gradient of a convolution by its input, as a layer. */
+/* Conv1DTranspose and Conv2DTranspose: the gradient of a convolution with respect to its input, as a layer. */
 #include "graph/layers/layer.h"
 
 typedef struct transposed_config {
@@ -27,7 +27,7 @@ static const clq_attribute attributes[] = {
      .fallback = 1},
     SHARED_ATTRIBUTES,
 };
-/* Along the width; heights stay 0, which means 1. */
+/* Along the width. Heights stay 0, which means 1. */
 static const clq_attribute attributes_1d[] = {
     {CLQ_LAYER_ATTRIBUTE("kernel_size", CLQ_ATTRIBUTE_SIZES, transposed_config, conv.kernel[1]), .needed = true},
     {CLQ_LAYER_ATTRIBUTE("strides", CLQ_ATTRIBUTE_SIZES, transposed_config, conv.strides[1]), .fallback = 1},
@@ -37,7 +37,7 @@ static const clq_attribute attributes_1d[] = {
 
 static bool is_1d(const clq_layer *layer) { return layer->kind == &clq_layer_conv1d_transpose; }
 
-/* The windows of the convolution that the layer is the gradient of, which goes from y to x. x: the layer's input. */
+/* The windows of the convolution whose gradient the layer is. That convolution goes from y to x, the layer's input. */
 static clq_status place_both(const clq_layer *layer, const clq_shape *x, clq_window *h, clq_window *w) {
     const clq_conv2d_config *config = layer->config;
     *h = (clq_window){.axis = "height",

@@ -1,8 +1,8 @@
-/* Conv3D, MaxPooling3D and AveragePooling3D, of convolutions and poolings of images. */
+/* Conv3D, MaxPooling3D and AveragePooling3D, computed by convolutions and poolings of images. */
 #include "graph/layers/volume.h"
 
 enum { DEPTH = CLQ_DEPTH, HEIGHT = CLQ_HEIGHT, WIDTH = CLQ_WIDTH, AXES = CLQ_VOLUME_AXES };
-enum { WIDTH_MOST = 256 }; /* places of a kernel along the last axis: each is an operation */
+enum { WIDTH_MOST = 256 }; /* places of a kernel along the width: each is an operation */
 
 static const clq_attribute attributes[] = {
     CLQ_VOLUME_ATTRIBUTES,
@@ -10,7 +10,7 @@ static const clq_attribute attributes[] = {
 };
 static const clq_attribute pool_attributes[] = {
     {CLQ_LAYER_ATTRIBUTE("pool_size", CLQ_ATTRIBUTE_SIZES, clq_pool3d_config, size), .count = 3, .fallback = 2},
-    {CLQ_LAYER_ATTRIBUTE("strides", CLQ_ATTRIBUTE_SIZES, clq_pool3d_config, strides), .count = 3}, /* none: as size */
+    {CLQ_LAYER_ATTRIBUTE("strides", CLQ_ATTRIBUTE_SIZES, clq_pool3d_config, strides), .count = 3}, /* 0: as size */
     {CLQ_LAYER_ATTRIBUTE("padding", CLQ_ATTRIBUTE_PADDING, clq_pool3d_config, padding)},
     {.key = "data_format", .type = CLQ_ATTRIBUTE_ONLY_WORD, .word = "channels_last"},
 };
@@ -51,7 +51,7 @@ static clq_status place_pooling(const clq_layer *layer, const clq_shape *x, wind
 
 /* ---- a convolution as one of images ---- */
 
-/* Depths of an image. */
+/* How many depths an image has. */
 static size_t depth_of(const clq_window *d) {
     return (d->out - 1) * d->stride + clq_ceil_div((d->size - 1) * d->dilation + 1, d->stride) * d->stride;
 }
@@ -156,7 +156,7 @@ static clq_id arrange(const clq_parts *parts, const clq_arrangement *a, clq_id x
     return clq_part_add(parts, node, shape);
 }
 
-/* What all places of the window have, side by side within each group of channels. */
+/* For each position, what all places of the window along the width have, side by side within each group of channels. */
 static clq_id take_windows(const clq_parts *parts, clq_id x, const windows *w, size_t channels, size_t groups) {
     clq_joining joined = {.rows = w->of[WIDTH].out * depth_of(&w->of[DEPTH]) * w->of[HEIGHT].in * groups};
     for (size_t k = 0; k < w->of[WIDTH].size; k++) {
@@ -227,8 +227,8 @@ static clq_id add_node(clq_expansion *e, clq_node *node, clq_id x, const clq_sha
     return clq_graph_add_node(e->graph, node);
 }
 
-/* The axis is the width of an image, which has what is in front of the axis as its height, and what is behind as
- * channels. */
+/* Pools along one axis after another. The axis is the width of an image: the axes in front of it make the image's
+ * height, and the axes behind it its channels. */
 static clq_id expand_pool(clq_expansion *e, const clq_id *x) {
     clq_shape shape = clq_model_input_of(e->model, e->y, 0)->shape;
     windows w;

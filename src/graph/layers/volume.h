@@ -1,9 +1,9 @@
-/* A convolution of volumes, as one of images. Private to graph/layers. (volume.c)
+/* A convolution of volumes, computed as a convolution of images. Private to graph/layers. (volume.c)
  *
- * The kernel (kd, kh, kw, c, filters) is, as it lies in memory, that of an image with kw * c channels. Such images are
- * (depth, height), one for each position along the width; channel (k, c) is what channel c has at place k of the
- * window. All images of a sample make one, the depths of one behind those of another, each with so many zeros that no
- * window that counts reaches into the next, and that windows begin where images do. */
+ * In memory, the kernel (kd, kh, kw, c, filters) is the kernel of an image with kw * c channels. An image is (depth,
+ * height), and there is one for each window position along the width. Channel (k, c) of the image is what channel c has
+ * at place k of the window. All images of a sample are joined to one image, the depths of one behind those of another.
+ * Zeros between them keep each window that counts within its own image, and make windows begin where images begin. */
 #ifndef CLQ_GRAPH_LAYERS_VOLUME_H
 #define CLQ_GRAPH_LAYERS_VOLUME_H
 
@@ -11,7 +11,7 @@
 
 enum { CLQ_DEPTH, CLQ_HEIGHT, CLQ_WIDTH, CLQ_VOLUME_AXES };
 
-/* Attributes of convolutions of volumes: strides and dilation are 1 unless they are given. */
+/* Attributes of volume convolutions. Strides and dilation default to 1. */
 #define CLQ_VOLUME_ATTRIBUTES                                                                                          \
     {CLQ_LAYER_ATTRIBUTE("filters", CLQ_ATTRIBUTE_SIZES, clq_conv3d_config, filters), .needed = true},                 \
         {CLQ_LAYER_ATTRIBUTE("kernel_size", CLQ_ATTRIBUTE_SIZES, clq_conv3d_config, kernel), .count = 3,               \
@@ -28,25 +28,26 @@ enum { CLQ_DEPTH, CLQ_HEIGHT, CLQ_WIDTH, CLQ_VOLUME_AXES };
         CLQ_LAYER_ATTRIBUTE("bias_initializer", CLQ_ATTRIBUTE_INITIALISER, clq_conv3d_config, bias_initialiser)        \
     }
 
-/* The windows of a volume's convolution, or pooling, along its axes. */
+/* The windows of a volume's convolution or pooling, one along each axis. */
 typedef struct clq_volume_windows {
     clq_window of[CLQ_VOLUME_AXES];
 } clq_volume_windows;
 
-/* The windows over a volume x, of which each axis still has to be placed; dilation NULL: 1. */
+/* The windows over a volume x. The caller still has to place each axis. dilation NULL: 1. */
 clq_status clq_volume_windows_of(const clq_shape *x, const size_t *size, const size_t *strides, const size_t *dilation,
                                  clq_volume_windows *out);
-/* ARGUMENT or UNSUPPORTED unless a convolution of so many channels can be one of images. */
+/* Errors: ARGUMENT or UNSUPPORTED if the convolution cannot be computed as one of images. */
 clq_status clq_volume_check(const clq_volume_windows *w, size_t channels, size_t filters);
-/* Declares the kernel (kd, kh, kw, in, out), and the bias. */
+/* Declares the kernel (kd, kh, kw, in, out), and the bias if the layer has one. */
 clq_status clq_volume_declare(clq_model *model, clq_layer *layer, size_t in, size_t out);
 
 clq_conv2d_problem clq_volume_problem(const clq_volume_windows *w, size_t channels, size_t filters);
-/* (depth, height, width, channels) -> what place k of the windows has: (images, depth, height, channels). */
+/* (depth, height, width, channels) -> what the windows have at place k of the width: (images, depth, height,
+ * channels). */
 clq_arrangement clq_volume_place(const clq_volume_windows *w, size_t k, size_t channels);
-/* (images, depth / stride, height, filters) -> (depth, height, width, filters), without what lies between images. */
+/* (images, depth / stride, height, filters) -> (depth, height, width, filters). Leaves out what lies between images. */
 clq_arrangement clq_volume_positions(const clq_volume_windows *w, size_t filters);
-/* x (depth, height, width, channels) convolved: (positions along each axis, filters). kernel: (kd, kh, kw, channels /
+/* Convolves x (depth, height, width, channels) to (positions along each axis, filters). kernel: (kd, kh, kw, channels /
  * groups, filters); bias 0: none. */
 typedef struct clq_volume_sizes {
     size_t channels, filters, groups;

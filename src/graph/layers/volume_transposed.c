@@ -1,7 +1,7 @@
-/* Conv3DTranspose: the gradient of a convolution of volumes by its input, as a layer. */
+/* Conv3DTranspose: the gradient of a convolution of volumes with respect to its input, as a layer. */
 #include "graph/layers/volume.h"
 
-/* It begins as the config of a convolution of volumes, which is read where both are alike. */
+/* It begins with the config of a volume convolution, which the code that both share reads. */
 typedef struct transposed_config {
     clq_conv3d_config conv;
     clq_numbers behind;
@@ -11,8 +11,7 @@ static const clq_attribute attributes[] = {
     {CLQ_LAYER_ATTRIBUTE("output_padding", CLQ_ATTRIBUTE_NUMBERS, transposed_config, behind), .whole = true},
 };
 
-/* The windows of the convolution that the layer is the gradient of: they lie in y, and there is one for each place of
- * x. */
+/* The windows of the convolution whose gradient the layer is. They lie in y, and there is one for each place of x. */
 static clq_status place(const clq_layer *layer, const clq_shape *x, clq_volume_windows *out) {
     const clq_conv3d_config *config = layer->config;
     CLQ_TRY(clq_volume_windows_of(x, config->kernel, config->strides, config->dilation, out));
@@ -50,7 +49,7 @@ static clq_id arrange(const clq_parts *parts, const clq_arrangement *a, clq_id x
     return clq_part_add(parts, node, shape);
 }
 
-/* What place k of the windows, of `places` that lie side by side, gives to y. */
+/* What place k of the windows gives to y. In `windows`, all `places` of the width lie side by side. */
 static clq_id give_place(const clq_parts *parts, const clq_volume_windows *w, size_t k, clq_id windows,
                          const clq_shape *y) {
     const size_t channels = y->dims[CLQ_VOLUME_AXES], places = w->of[CLQ_WIDTH].size;

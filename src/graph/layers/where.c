@@ -1,5 +1,5 @@
-/* keras.ops.where: where the first of three is true, the second, else the third. Each may be a tensor, a number, or an
- * array, and their shapes broadcast. */
+/* keras.ops.where: the second of three operands if the first is true, otherwise the third. Each operand may be a
+ * tensor, a number or an array, and their shapes broadcast. */
 #include "graph/layers/layer.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@ typedef struct where_config {
     }
 static const clq_attribute attributes[] = {TERM("condition", 1), TERM("x1", 2), TERM("x2", 3)};
 
-/* One more shape that broadcasts; of arrays it may have fewer axes. */
+/* Broadcasts y with one more shape, which may have fewer axes if it is an array's. False: they do not broadcast. */
 static bool join_shape(clq_shape *y, const clq_shape *x) {
     if (x->rank > y->rank) return false;
     for (unsigned d = 0; d < x->rank; d++) {
@@ -48,14 +48,14 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     return CLQ_OK;
 }
 
-/* A tensor of y's shape, as one row. */
+/* A tensor, broadcast to y's shape, as one row. */
 static clq_id add_tensor(clq_expansion *e, unsigned input, clq_id x) {
     clq_node flat = clq_expand_node(e, &clq_op_reshape);
     flat.inputs[0] = clq_expand_repeated(e, &clq_model_input_of(e->model, e->y, input)->shape, &e->y->shape, x);
     flat.outputs[0] = clq_expand_value(e, &CLQ_SHAPE(1, e->y->elements), e->y->elements);
     return flat.inputs[0] ? clq_graph_add_node(e->graph, &flat) : 0;
 }
-/* All numbers of an array, as often as y has them. */
+/* An array, broadcast to y's shape, as a constant. */
 static clq_id add_array(clq_expansion *e, const clq_operand *operand) {
     const size_t count = e->y->elements;
     float *numbers = clq_alloc(count, sizeof *numbers);
@@ -75,7 +75,7 @@ static clq_id expand(clq_expansion *e, const clq_id *x) {
     clq_element_program *p = &node.attributes.program;
     const struct clq_element_input by_channel = {.kind = CLQ_EACH_CHANNEL, .dtype = CLQ_F32};
     unsigned registers[TERMS], inputs = 0;
-    /* Tensors come first: a program's first input tells the values of a sample. */
+    /* Tensors come first, because a program's first input tells how many values a sample has. */
     for (unsigned i = 0; i < TERMS; i++) {
         if (config->terms[i].place > 0) continue;
         registers[i] = clq_element_take(p, clq_each_element);

@@ -1,10 +1,12 @@
-/* keras.ops.cast, also to whole numbers: of what is whole anyway. Others would have to be cut off. And to bool. */
+/* keras.ops.cast to floats, to bool, and to whole numbers. To whole numbers only if the numbers are known to be whole:
+ * others would have to be cut off. */
 #include "graph/layers/layer.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Kinds that give truths and counts, and those that keep numbers whole. */
+/* Kinds whose numbers are always whole, as truths and counts are; and kinds whose numbers are whole if their inputs'
+ * are. */
 static const clq_layer_kind *const always[] = {
     &clq_layer_op_equal, &clq_layer_op_not_equal,  &clq_layer_op_greater, &clq_layer_op_greater_equal,
     &clq_layer_op_less,  &clq_layer_op_less_equal, &clq_layer_op_both,    &clq_layer_op_either,
@@ -27,7 +29,7 @@ static bool is_among(const clq_layer_kind *kind, const clq_layer_kind *const *ki
     return false;
 }
 
-/* Of kinds of two operands: the number, or the array, if there is one. */
+/* For kinds with two operands, whether the operand's number or array is whole. True if there is none. */
 static bool has_whole_operand(const clq_layer *layer) {
     if (layer->kind->attributes != clq_layer_operand_rows) return true;
     const clq_operand *operand = layer->config;
@@ -78,7 +80,8 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
                     type);
 }
 
-/* Whatever type the numbers have in Keras, they are floats here. What is not 0 is true. */
+/* Whatever type the numbers have in Keras, they are floats here. A cast to bool gives 1 for each number that is not
+ * 0. */
 static clq_id expand(clq_expansion *e, const clq_id *x) {
     if (gives_truth(e->layer)) {
         clq_node node = clq_expand_node(e, &clq_op_elementwise);
@@ -93,7 +96,7 @@ static clq_id expand(clq_expansion *e, const clq_id *x) {
     return clq_expand_unary(e, clq_expand_node(e, &clq_op_reshape), x[0]);
 }
 
-/* Keras gives what is float32 as it is, with its mask. */
+/* Keras returns a float32 tensor as it is, with its mask. */
 static clq_tensor pass_mask(clq_model *model, uint32_t layer, clq_tensor y) {
     const cast_config *config = model->layers[layer - 1].config;
     return strcmp(config->type.text, "float32") == 0 ? clq_layer_keep_mask(model, layer, y) : (clq_tensor){0};

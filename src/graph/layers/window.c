@@ -1,9 +1,9 @@
-/* Windows that slide over images and rows: how many positions they have, and how many zeros are put in front. */
+/* Windows that slide over images and rows: how many positions they have, and how many zeros stand in front. */
 #include "graph/layers/layer.h"
 
 typedef clq_window window;
 
-/* TensorFlow's rule: 'same' gives ceil(in / stride) positions and puts the odd zero behind. */
+/* TensorFlow's rule: 'same' gives ceil(in / stride) positions, and an odd zero stands behind. */
 clq_status clq_window_place(clq_window *w, clq_padding padding) {
     size_t extent;
     /* Kernels compute positions up to the input's size plus the window's in 32-bit integers. */
@@ -31,10 +31,11 @@ clq_status clq_window_place(clq_window *w, clq_padding padding) {
     return CLQ_OK;
 }
 
-/* TensorFlow's rule: VALID: each window lies within, and there may be places behind the last one; SAME: there are `out`
- * times the stride, and half of what windows cover beyond is padded in front. With a count of places behind, as PyTorch
- * counts them, VALID has so many behind the last window; SAME has them behind the last window's place, or the two
- * places in its middle, and is padded in front by half of what is left over. */
+/* Without `behind`, TensorFlow's rule. VALID: all windows lie within the axis, and there may be places behind the last
+ * window. SAME: the axis has `out` times the stride places. With `behind`, PyTorch's output padding. VALID: so many
+ * places lie behind the last window. SAME: the axis has (out - 1) times the stride places, `behind` more, and one more
+ * if a window spans an odd number of places. For SAME, half of what the windows cover beyond the axis is padded in
+ * front. */
 clq_status clq_window_place_transposed(clq_window *w, clq_padding padding, const size_t *behind) {
     size_t extent, reach;
     if (w->stride > INT32_MAX || !clq_mul_size(w->size - 1, w->dilation, &extent) || extent >= INT32_MAX ||
@@ -85,7 +86,7 @@ clq_status clq_layer_check_rank(const clq_shape *shape, unsigned axes) {
                     clq_shape_describe(shape, text));
 }
 
-/* Both axes of an image; of a row its only one, as the width of an image of height 1. */
+/* Places the windows along both axes of an image. A row is an image of height 1, and its only axis is the width. */
 static clq_status place_pair(const clq_window_pair *pair, const clq_shape *x, window *h, window *w) {
     const bool line = x->rank == 2;
     *h = (window){.axis = "height",
