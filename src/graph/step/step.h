@@ -292,11 +292,11 @@ struct clq_operation {
     void (*narrow)(const clq_split *split, const clq_part *part, clq_narrowing *narrowing);
     /* Composites alone have this: it adds the operations that the composite is short for (parts.h), which compute the
      * same outputs from the same inputs. These run if the composite has no kernels (no `emit`, or the node does not fit
-     * them), and kernels are compared with them. false: they would be too many, and nothing was added. NULL: the
+     * them), and kernels are compared with them. false: there would be too many, and nothing was added. NULL: the
      * operation is no composite. (lower.c) */
     bool (*lower)(clq_graph *graph, const clq_node *node);
     bool (*fits)(const clq_node *node); /* whether the kernels can compute this node. NULL: they can compute all */
-    /* Whether an output lies in input 0's memory; not asked if CLQ_OP_ALIAS says so of output 0. NULL: none does. */
+    /* Whether an output lies in input 0's memory, for operations without CLQ_OP_ALIAS. NULL: no output does. */
     bool (*is_alias)(const clq_node *node, unsigned output);
     /* By output: the operation that makes it alone, from input 0 and with the same attributes. NULL: there is none. */
     const clq_operation *alone[CLQ_NODE_OUTPUTS];
