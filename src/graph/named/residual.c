@@ -23,8 +23,7 @@ static clq_tensor conv(clq_model *m, clq_tensor x, size_t filters, size_t side, 
     return clq_named_conv_norm(m, x, &config, activation);
 }
 
-/* wider: the block's output has another shape than x. Then a convolution of 1 x 1 gives the shortcut this shape,
- * too. */
+/* wider: the block's output has another shape than x. Then a convolution of 1 x 1 gives the shortcut that shape. */
 static clq_tensor add_block(clq_model *m, clq_tensor x, const network *n, size_t filters, size_t stride, bool wider) {
     const size_t outputs = n->bottleneck ? WIDENING * filters : filters;
     clq_tensor y;

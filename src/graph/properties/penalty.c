@@ -27,8 +27,8 @@ static void add_key(const clq_properties *properties, clq_text *to) {
 
 /* ---- in the loss ---- */
 
-/* What does not support penalties here; NULL: all does. The totals of a loss of weight 0 do not count in the model's
- * loss, so penalties cannot be added to them. */
+/* What does not support penalties in this plan; NULL: all of it does. The totals of a loss of weight 0 do not count in
+ * the model's loss, so penalties cannot be added to them. */
 static const char *refuses(const clq_expansion *e) {
     if (e->model->output_count > 1) return "a model of several outputs does";
     if (e->config->stage || e->config->slicing) return "this strategy does";

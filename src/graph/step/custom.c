@@ -1,5 +1,4 @@
-/* Operations with a program's own kernels: their launches, and their derivative, which is a kernel of the program,
- * too. */
+/* Operations with a program's own kernels: their launches, and their derivative, which is such a kernel, too. */
 #include "graph/step/step.h"
 
 #include <stdio.h>

@@ -117,7 +117,7 @@ typedef union clq_attributes {
     struct clq_penalty_attributes {
         clq_penalty_problem problem;
         float scale;  /* as in the loss's attributes */
-        float weight; /* the weight in the model's loss of the loss whose totals the penalty is added to */
+        float weight; /* of the loss whose totals the penalty is added to: its weight in the model's loss */
     } penalty;
     /* The node reads the inputs and then the variables. It writes the output and then what is kept for backward. */
     struct clq_custom_attributes {
@@ -187,7 +187,7 @@ clq_id clq_graph_add_gradient(clq_graph *graph, clq_id of);
 /* Makes a node in the scope of another, without outputs and attributes, for the caller to add. */
 clq_node clq_graph_node_like(const clq_node *like, const clq_operation *op, clq_segment segment,
                              const clq_id inputs[CLQ_NODE_INPUTS]);
-/* The same, in the backward segment and with the other's attributes. */
+/* The same, in the backward segment and with the attributes of the other node. */
 clq_node clq_graph_backward_node(const clq_node *forward, const clq_operation *op,
                                  const clq_id inputs[CLQ_NODE_INPUTS]);
 /* Adds a node behind all others, and gives its output 0. */
@@ -400,14 +400,15 @@ struct clq_pass_context {
     clq_updates updates;
 };
 
-/* A pass leaves its failure in the graph. Nodes that are no longer needed have no operation then: `op` is NULL. */
+/* A pass leaves its failure in the graph. It leaves nodes that are no longer needed without an operation (`op`
+ * NULL). */
 
 /* Adds the layers as operations, and the loss if there is one: expand.c */
 void clq_graph_expand(clq_graph *graph, const clq_pass_context *context);
 /* Reduces nodes to what a rank computes with its slices of weights, and adds sums over ranks: cut.c */
 void clq_graph_cut(clq_graph *graph, const clq_pass_context *context);
-/* Replaces composites by the operations that they are short for. Runs before patterns are looked for; for comparison,
- * also after that: lower.c */
+/* Replaces composites without kernels by the operations that they are short for; for comparison, all composites. Runs
+ * before patterns are fused and, for comparison, also after that: lower.c */
 void clq_graph_lower(clq_graph *graph, const clq_pass_context *context);
 /* A pattern of nodes that becomes one node. */
 typedef struct clq_fusion {
