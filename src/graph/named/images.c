@@ -1,9 +1,9 @@
-/* Further networks for images: vgg11, convmixer, unet; and what several networks are made of. */
+/* Further networks for images: vgg11, convmixer, unet; and helpers that several networks share. */
 #include "graph/named/named.h"
 
 clq_tensor clq_named_norm(clq_model *m, clq_tensor x, clq_activation activation) {
     clq_batch_norm_config norm = clq_batch_norm_config_default();
-    norm.momentum = 0.9; /* with 0.99 moving statistics would lag behind weights of a short training */
+    norm.momentum = 0.9; /* with 0.99 the moving statistics would lag behind the weights of a short training */
     x = clq_batch_norm(m, x, &norm);
     return activation == CLQ_ACTIVATION_LINEAR ? x : clq_activate(m, x, activation, NULL);
 }
@@ -74,7 +74,7 @@ static clq_tensor two_convs(clq_model *m, clq_tensor x, size_t filters) {
     return clq_conv2d(m, clq_conv2d(m, x, &conv), &conv);
 }
 
-/* As often as both sides can be halved, if it is left open. */
+/* The option `levels`. If it is left open: as often as both sides can be halved, but at most LEVELS_USUAL times. */
 static size_t levels_of(const clq_named_settings *s) {
     size_t levels = s->options[1];
     const size_t sides = s->input.dims[0] | s->input.dims[1];

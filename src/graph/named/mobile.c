@@ -1,6 +1,6 @@
 /* Networks of inverted residuals: mobilenetv2 (Sandler et al., "MobileNetV2: Inverted residuals and linear
  * bottlenecks", 2018) and efficientnetb0 (Tan and Le, "EfficientNet: Rethinking model scaling for convolutional neural
- * networks", 2019). Of small images the first convolution keeps the size; mobilenetv2's second stage does, too. */
+ * networks", 2019). The first convolution keeps the size of small images, and so does mobilenetv2's second stage. */
 #include "graph/named/named.h"
 
 typedef struct stage {
@@ -10,7 +10,7 @@ typedef struct stage {
 typedef struct network {
     clq_activation activation;
     bool squeezes;    /* blocks weigh channels by their means (Hu, Shen and Sun, 2018) */
-    double drop_path; /* of a block, at the last one: samples that go around it in training (Huang et al., 2016) */
+    double drop_path; /* the rate at which samples skip a block in training, at the last one (Huang et al., 2016) */
     size_t first, last;
     double dropout;
 } network;
@@ -45,7 +45,7 @@ static clq_tensor add_block(clq_model *m, clq_tensor x, const network *n, const 
     if (n->squeezes) y = squeeze(m, y, wide, CLQ_MAX(filters / 4, (size_t)1));
     y = conv(m, y, s->filters, 1, 1, CLQ_ACTIVATION_LINEAR);
     if (stride > 1 || filters != s->filters) return y;
-    if (drop > 0) y = clq_dropout(m, y, &(clq_dropout_config){.rate = drop, .shared = 7}); /* all of a sample */
+    if (drop > 0) y = clq_dropout(m, y, &(clq_dropout_config){.rate = drop, .shared = 7}); /* whole samples */
     return clq_add(m, CLQ_TENSORS(x, y), NULL);
 }
 

@@ -44,7 +44,7 @@ static clq_status find_model(const char *name, const clq_named_model **out) {
 
 /* ---- options ---- */
 
-/* What is said of a model: by data, and by its name's options. */
+/* What the data and the options in its name say of a model. */
 typedef struct spec {
     const clq_named_model *model;
     clq_named_settings settings;
@@ -128,7 +128,7 @@ static clq_status parse(const char *name, spec *out) {
 /* Sequences are as long as those of the data, unless the context is given. */
 static void take_tokens(spec *s, const clq_shape *input) {
     size_t context = 0;
-    while (strcmp(s->model->options[context].key, "context") != 0) context++; /* each has it */
+    while (strcmp(s->model->options[context].key, "context") != 0) context++; /* each model of tokens has it */
     if (input->rank == 1 && !s->given[context]) s->settings.options[context] = input->dims[0];
     s->settings.input = CLQ_SHAPE(s->settings.options[context]);
 }

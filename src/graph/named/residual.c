@@ -23,7 +23,7 @@ static clq_tensor conv(clq_model *m, clq_tensor x, size_t filters, size_t side, 
     return clq_named_conv_norm(m, x, &config, activation);
 }
 
-/* `wider`: the block's output has another shape than x, which a convolution of 1 x 1 then gives the shortcut, too. */
+/* wider: the block's output has another shape than x. Then a convolution of 1 x 1 gives the shortcut that shape. */
 static clq_tensor add_block(clq_model *m, clq_tensor x, const network *n, size_t filters, size_t stride, bool wider) {
     const size_t outputs = n->bottleneck ? WIDENING * filters : filters;
     clq_tensor y;
@@ -48,7 +48,7 @@ static clq_tensor add_stages(clq_model *m, clq_tensor x, const network *n, const
     return clq_named_classify(m, clq_named_average(m, x), s);
 }
 
-/* Of photographs a quarter of each side goes through the blocks, of small images all of it. */
+/* The sides of photographs are reduced to a quarter before the blocks. Small images keep their size. */
 static clq_tensor build(clq_model *m, clq_tensor x, const network *n, const clq_named_settings *s) {
     if (clq_named_is_small(s)) return add_stages(m, conv(m, x, n->width, 3, 1, CLQ_ACTIVATION_RELU), n, s);
     x = conv(m, x, n->width, 7, 2, CLQ_ACTIVATION_RELU);

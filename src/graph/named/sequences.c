@@ -1,4 +1,4 @@
-/* Models of sequences: gpt, bert-tiny, bilstm; and vit-tiny, which takes an image for a sequence of patches. */
+/* Models of sequences: gpt, bert-tiny, bilstm; and vit-tiny, which takes an image as a sequence of patches. */
 #include "graph/named/named.h"
 
 #include <math.h>
@@ -7,16 +7,16 @@
 typedef struct blocks {
     size_t layers, width, heads;
     bool causal;
-    bool norm_behind;  /* each half is normalised with what it is added to; else its input is */
-    clq_tensor tokens; /* whose mask says where nobody looks; of id 0: all may be looked at */
-    clq_initialiser initialiser, output_initialiser; /* of kernels; of those whose result is added */
+    bool norm_behind;  /* the sum of a half and its input is normalised; false: the half's input is */
+    clq_tensor tokens; /* their mask says which tokens nobody looks at; id 0: all may be looked at */
+    clq_initialiser initialiser, output_initialiser; /* of kernels; of each feed-forward half's last kernel */
 } blocks;
 
 static clq_tensor attend(clq_model *m, clq_tensor x, const blocks *b) {
     const clq_attention_config config = {
         .heads = b->heads, .key = b->width / b->heads, .causal = b->causal, .kernel_initialiser = b->initialiser};
     if (!b->tokens.id) return clq_attention(m, &x, 1, &config);
-    /* A tensor of its own, as Keras has it: what is looked at has the mask, and those that look have none. */
+    /* A tensor of its own, as in Keras: the tokens that are looked at have the mask, and those that look have none. */
     const clq_tensor seen = clq_keep_mask(m, clq_activate(m, x, CLQ_ACTIVATION_LINEAR, NULL), b->tokens);
     return clq_attention(m, CLQ_TENSORS(x, seen), &config);
 }
@@ -45,7 +45,7 @@ static clq_initialiser normal(double deviation) {
     return (clq_initialiser){.kind = CLQ_INITIALISER_NORMAL, .deviation = deviation};
 }
 
-/* Options: the first ones of all models of tokens and of vit-tiny. */
+/* The first options of all models of tokens, and of vit-tiny. */
 enum { LAYERS, WIDTH, HEADS, CONTEXT, VOCABULARY };
 
 static clq_status check_heads(const clq_named_settings *s) {
@@ -54,8 +54,9 @@ static clq_status check_heads(const clq_named_settings *s) {
                     s->options[WIDTH], s->options[HEADS]);
 }
 
-/* Radford et al., "Language models are unsupervised multitask learners", 2019: normalisation in front of each half and
- * at the end, kernels of a deviation of 0.02, and of those whose result is added less by the root of their number. */
+/* Radford et al., "Language models are unsupervised multitask learners", 2019: normalisation is in front of each half
+ * and at the end. Kernels begin with a deviation of 0.02, which is divided by the root of the number of halves for each
+ * feed-forward half's last kernel. */
 static clq_tensor build_gpt(clq_model *m, clq_tensor x, const clq_named_settings *s) {
     const clq_initialiser init = normal(0.02);
     const blocks b = {.layers = s->options[LAYERS],

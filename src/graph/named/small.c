@@ -28,7 +28,8 @@ static clq_tensor build_cnn1(clq_model *m, clq_tensor x, const clq_named_setting
 const clq_named_model clq_named_cnn1 = {.name = "cnn1", .input = CLQ_NAMED_IMAGE, .build = build_cnn1};
 
 /* LeCun, Bottou, Bengio and Haffner, "Gradient-based learning applied to document recognition", 1998, as it is taught:
- * its third convolution as a dense layer, every map of the second fed by all of the first, softmax at the end. */
+ * the third convolution is a dense layer, each map of the second reads all maps of the first, and a softmax comes
+ * last. */
 static clq_tensor build_lenet5(clq_model *m, clq_tensor x, const clq_named_settings *s) {
     x = clq_conv2d(m, x,
                    &(clq_conv2d_config){

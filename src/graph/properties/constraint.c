@@ -1,9 +1,10 @@
-/* Constraints on variables: numbers that are not below 0, or norms between two bounds, behind each update. */
+/* Constraints on variables behind each update: their numbers are not below 0, or their norms lie between two bounds. */
 #include "graph/model.h"
 
 #include <math.h>
 
-/* Axes of the variable's own, which are summed over, as sizes that are kept and summed over in turns. */
+/* Finds, in turns, the sizes of the variable's axes that are kept and that are summed over. Axes of one kind that lie
+ * side by side become one size. */
 static clq_status find_sizes(const clq_variable *v, const clq_axes *axes, size_t sizes[5]) {
     static const clq_axes first = {.count = 1};
     bool summed[CLQ_SHAPE_MAX] = {false};
@@ -26,7 +27,7 @@ static clq_status find_sizes(const clq_variable *v, const clq_axes *axes, size_t
     return CLQ_OK;
 }
 
-/* Of a variable with a constraint. All but one are norms between two bounds. */
+/* The problem of a variable with a constraint. All kinds but one are norms between two bounds. */
 static clq_constraint_problem problem_of(const clq_variable *v) {
     const clq_constraint *c = &v->properties.constraint;
     clq_constraint_problem p = {.least = 0, .most = c->most, .rate = 1};
@@ -37,7 +38,7 @@ static clq_constraint_problem problem_of(const clq_variable *v) {
         p.least = c->least;
         p.rate = c->rate;
     }
-    (void)find_sizes(v, &c->axes, p.sizes); /* was checked */
+    (void)find_sizes(v, &c->axes, p.sizes); /* clq_constrain has checked the axes */
     return p;
 }
 

@@ -1,6 +1,4 @@
-/* Penalties on variables: a part of the loss that each sample has, so that a mean over any split of a batch has it
- * once.
- */
+/* Penalties on variables. Each sample's loss has the whole penalty, so a mean over any split of a batch has it once. */
 #include "graph/layers/layer.h"
 
 #include <math.h>
@@ -29,7 +27,8 @@ static void add_key(const clq_properties *properties, clq_text *to) {
 
 /* ---- in the loss ---- */
 
-/* What there are no penalties with; NULL: they can be. Totals of a loss that counts nothing have no room for them. */
+/* What does not support penalties in this plan; NULL: all of it does. The totals of a loss of weight 0 do not count in
+ * the model's loss, so penalties cannot be added to them. */
 static const char *refuses(const clq_expansion *e) {
     if (e->model->output_count > 1) return "a model of several outputs does";
     if (e->config->stage || e->config->slicing) return "this strategy does";
@@ -38,7 +37,7 @@ static const char *refuses(const clq_expansion *e) {
 
 enum { W, SCALING };
 
-/* The totals of the only output's loss have the penalties, too. */
+/* Adds the penalty to the totals of the only output's loss. */
 static void join_loss(clq_expansion *e, uint32_t index) {
     const clq_loss_problem *loss = e->config->loss;
     const size_t width = clq_losses_width(loss, e->model->output_count);
@@ -71,7 +70,7 @@ const clq_property clq_property_penalty = {
 
 /* ---- as operations ---- */
 
-/* The loss's gradient is that of the weights alone. */
+/* Only the weights have a gradient here. */
 static void gradient(clq_derivation *d) {
     if (!d->wants[W]) return;
     clq_node back = clq_graph_backward_node(&d->node, &clq_op_penalty_gradient,
@@ -79,7 +78,8 @@ static void gradient(clq_derivation *d) {
     back.outputs[0] = d->dx[W] = clq_graph_add_gradient(d->graph, d->node.inputs[W]);
     clq_graph_add_node(d->graph, &back);
 }
-/* The output, a row of the metrics, has the loss already; what is told is that times its weight. */
+/* The output, a row of the metrics, has the loss already. What is reported is this loss times its weight: so the
+ * penalty is divided by the weight first. */
 static void emit(clq_emission *e) {
     const struct clq_penalty_attributes *a = &e->node->attributes.penalty;
     clq_penalty_problem p = a->problem;

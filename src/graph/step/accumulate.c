@@ -1,6 +1,6 @@
-/* Gradients of several batches as one: what writes the gradient of a variable adds it to what earlier runs of the plan
- * have left there (clq_accumulate). Products of weights do so while they store; for the others, which are small, there
- * is a node more. */
+/* Adds up the gradients of several batches: what writes the gradient of a variable adds it to what earlier runs of the
+ * plan left there (clq_accumulate). Products of weights do so while they store. The other gradients are small, and each
+ * gets a further node that adds it. */
 #include "graph/step/step.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@ static void move_last(clq_graph *graph, uint32_t to) {
     graph->nodes[to] = last;
 }
 
-/* Behind the node that makes a gradient, which becomes a value of the step's own. */
+/* Adds the further node behind the one that makes the gradient, which becomes a value in the step's own memory. */
 static void add_apart(clq_graph *graph, clq_id gradient, uint32_t maker) {
     const clq_graph_value sum = *clq_graph_value_at(graph, gradient);
     clq_node node =
@@ -24,7 +24,8 @@ static void add_apart(clq_graph *graph, clq_id gradient, uint32_t maker) {
     clq_graph_find_uses(graph);
 }
 
-/* What else reads a gradient, as the rest of a normalisation's backward does, wants that of this run alone. */
+/* If other nodes read a gradient too, as in the backward of a normalisation, they need that of this run alone: then a
+ * further node adds it. */
 void clq_graph_accumulate(clq_graph *graph, const clq_pass_context *context) {
     const uint32_t values = graph->value_count;
     (void)context;

@@ -1,6 +1,7 @@
-/* Attention as one operation: product, softmax, product, and what scales or masks the scores between them, whoever
- * wrote them. It has no derivative: where something is trained, the operations stay apart. Caches of tokens that come
- * one after another are no such composite (cached.c): their rows are memory, which earlier runs wrote. */
+/* Attention as one operation: a product, a softmax, a product, and what scales or masks the scores between them,
+ * whichever layers these nodes are from. It has no derivative: in training, the operations stay apart. Attention over
+ * caches of tokens that come one after another is no such composite (cached.c): the caches' rows are memory that
+ * earlier runs wrote. */
 #include "graph/step/attention_mask.h"
 #include "graph/step/parts.h"
 
@@ -23,7 +24,7 @@ static clq_batched_matrix whole_scores(const clq_attention_problem *p) {
         .sample = scores_of(p), .pitch = {p->counts[1] * pairs_of(p), pairs_of(p)}, .row = p->others, .column = 1};
 }
 
-/* As many numbers of the mask, one behind the other, as it has before it begins again. */
+/* How many numbers of the mask lie one behind the other before it begins again. */
 static size_t period_of(const clq_attention_problem *p) {
     return p->mask.pitch[0]   ? scores_of(p)
            : p->mask.pitch[1] ? p->counts[1] * pairs_of(p)
@@ -31,7 +32,7 @@ static size_t period_of(const clq_attention_problem *p) {
                               : p->others;
 }
 
-/* What the mask is of scores whose rows are its period. */
+/* The mask as an input of a program over scores, in rows that are as long as the mask's period. */
 static struct clq_element_input mask_input(const clq_attention_problem *p) {
     return (struct clq_element_input){.kind = p->mask.sample == 0            ? CLQ_EACH_CHANNEL
                                               : period_of(p) == scores_of(p) ? CLQ_EACH_ELEMENT
@@ -92,23 +93,23 @@ const clq_operation clq_op_attention = {
     .name = "attention", .traits = CLQ_OP_WIDE, .emit = emit, .work = work, .lower = lower};
 
 /* ---- the pattern ----
- * It is read from its end. Scores lie one behind the other, whatever their shape is. */
+ * The pattern is read from its end. Scores lie one behind the other, whatever their shape is. */
 
 enum { PARTS_MOST = 12 };
 
 typedef struct draft {
     clq_attention_problem problem;
     clq_id inputs[4];
-    clq_node *parts[PARTS_MOST]; /* those that are no longer needed */
+    clq_node *parts[PARTS_MOST]; /* nodes that are no longer needed */
     unsigned part_count;
     clq_mask_draft mask;
-    /* The last part that puts a mask on the scores, and what makes shares of these: in their places a mask may be
-     * computed. */
+    /* masking: the last part that puts a mask on the scores. sharing: the softmax. Nodes that compute a mask may take
+     * their places. */
     clq_node *masking, *sharing;
-    bool scaled; /* a factor was found: a mask in front of it would be multiplied, too, and ends the pattern */
+    bool scaled; /* a factor was found: it would multiply a mask in front of it, too, so such a mask ends the pattern */
 } draft;
 
-/* The node that makes what nothing but the pattern reads; it is one of its parts. */
+/* The node that makes a value which only the pattern reads; notes it as a part of the pattern. */
 static clq_node *take_maker(const clq_graph *graph, draft *d, clq_id id) {
     clq_node *maker = clq_graph_sole_maker(graph, id);
     if (!maker || d->part_count == PARTS_MOST) return NULL;
@@ -116,7 +117,7 @@ static clq_node *take_maker(const clq_graph *graph, draft *d, clq_id id) {
     return maker;
 }
 
-/* Whether matrices of scores lie one behind the other, as they are counted. */
+/* Whether the matrices of scores lie one behind the other, in the order of `counts`. */
 static bool lies_whole(const draft *d, const clq_batched_matrix *matrix) {
     const size_t pairs = pairs_of(&d->problem), *counts = d->problem.counts;
     return matrix->column == 1 && matrix->row == d->problem.others && matrix->sample == scores_of(&d->problem) &&
@@ -125,7 +126,7 @@ static bool lies_whole(const draft *d, const clq_batched_matrix *matrix) {
 
 /* ---- programs between the products ---- */
 
-/* What a register is of the program's only input: a multiple of it, or a number by itself. */
+/* A register as a multiple of the program's only input, or as a number by itself. */
 typedef struct multiple {
     bool known, of_input;
     double factor;
@@ -155,7 +156,7 @@ static bool is_plain(const clq_element_program *p) {
     return p->output_count == 1 && p->sum_count == 0 && p->outputs[0].dtype == CLQ_F32;
 }
 
-/* A program that multiplies its input by a number. */
+/* Takes a program that multiplies its input by a number. */
 static bool take_factor(const clq_node *node, draft *d) {
     const clq_element_program *p = &node->attributes.program;
     multiple registers[CLQ_ELEMENT_INSTRUCTIONS] = {{.known = false}};
@@ -172,8 +173,8 @@ static bool is_score(const clq_element_program *p, unsigned from, unsigned score
     return p->instructions[from].op == CLQ_ELEMENT_INPUT && p->instructions[from].a == score;
 }
 
-/* A program that adds a mask to the scores, or chooses by it between them and a number; several are added, or one
- * chooses. score: the input that is to be the scores. */
+/* Takes a program that adds a mask to the scores, or that chooses by a mask between them and a number. A pattern may
+ * add several masks, or choose by one. score: the input that is taken for the scores. */
 static bool take_mask(const clq_graph *graph, const clq_node *node, unsigned score, draft *d) {
     const clq_element_program *p = &node->attributes.program;
     const clq_instruction *last = &p->instructions[p->outputs[0].from];
@@ -192,7 +193,7 @@ static bool take_mask(const clq_graph *graph, const clq_node *node, unsigned sco
     return clq_mask_take(&d->mask, graph, node, score, first ? last->b : last->a, scores_of(to));
 }
 
-/* Where the mask's numbers lie of each pair of tokens. */
+/* Says where the mask's number for each pair of tokens lies. */
 static bool place_mask(draft *d) {
     const size_t pairs = pairs_of(&d->problem), all = scores_of(&d->problem), heads = d->problem.counts[1] * pairs,
                  period = clq_mask_period(&d->mask);
@@ -211,7 +212,7 @@ static bool place_mask(draft *d) {
 
 static bool take_scores(const clq_graph *graph, clq_id id, draft *d);
 
-/* Any input may be the scores. */
+/* Any input may be the scores: tries one after the other. */
 static bool take_elements(const clq_graph *graph, clq_node *node, draft *d) {
     const draft before = *d;
     if (take_factor(node, d)) return take_scores(graph, node->inputs[0], d);
@@ -238,7 +239,7 @@ static bool take_product(const clq_node *node, draft *d) {
     return true;
 }
 
-/* id: the scores as they are there. */
+/* id: the scores at this point of the pattern. */
 static bool take_scores(const clq_graph *graph, clq_id id, draft *d) {
     clq_node *maker = take_maker(graph, d, id);
     if (!maker) return false;
@@ -257,7 +258,7 @@ static bool take_shares(const clq_graph *graph, clq_id id, draft *d) {
            take_scores(graph, maker->inputs[0], d);
 }
 
-/* Of the second product. */
+/* Looks for the pattern from its last node, the second product. */
 static bool find(const clq_graph *graph, const clq_node *node, draft *d) {
     const clq_batched_problem *p = &node->attributes.batched;
     *d = (draft){.problem = {.counts = {p->counts[0], p->counts[1]},
@@ -272,8 +273,8 @@ static bool find(const clq_graph *graph, const clq_node *node, draft *d) {
            take_shares(graph, node->inputs[0], d) && place_mask(d);
 }
 
-/* Apart, scores of a full batch have memory of their own, through which they go several times; one launch keeps those
- * of few rows, but multiplies row by row. */
+/* Whether to fuse the pattern. As operations apart, the scores of a full batch have memory of their own, through which
+ * they go several times. One launch keeps the scores of only a few rows, but multiplies row by row. */
 #define SCORES_MOST ((double)(256 << 20)) /* bytes */
 static bool ask(const clq_pass_context *context, const draft *d) {
     static const char *const masks[] = {"", ", adds", ", selects"};

@@ -5,7 +5,7 @@ static bool has_room(const clq_mask_draft *m) { return m->program.instruction_co
 
 /* ---- values ---- */
 
-/* The numbers of an input, one behind the other, before it begins again; 0: it is none that masks are made of. */
+/* How many numbers of an input lie one behind the other before it begins again; 0: no mask is made of such an input. */
 static size_t period_of(const clq_graph *graph, const clq_node *node, unsigned input, size_t scores) {
     const struct clq_element_input *kind = &node->attributes.program.inputs[input];
     const clq_graph_value *value = clq_graph_value_at(graph, node->inputs[input]);
@@ -19,7 +19,7 @@ static size_t period_of(const clq_graph *graph, const clq_node *node, unsigned i
     }
 }
 
-/* Its register; -1: it cannot be taken. */
+/* Adds an input to the draft, and gives its register; -1: it cannot be taken. */
 static int take_input(clq_mask_draft *m, const clq_graph *graph, const clq_node *node, unsigned input, size_t scores) {
     const struct clq_element_input kind = node->attributes.program.inputs[input];
     const size_t period = period_of(graph, node, input, scores);
@@ -36,7 +36,7 @@ static int take_input(clq_mask_draft *m, const clq_graph *graph, const clq_node 
     return (int)clq_element_take(p, kind);
 }
 
-/* The same of a register, and of what it is made of. */
+/* The same for a register, with all registers that it is made of. */
 static int take_register(clq_mask_draft *m, const clq_graph *graph, const clq_node *node, unsigned score, unsigned from,
                          size_t scores) {
     clq_instruction instruction = node->attributes.program.instructions[from];
@@ -82,7 +82,7 @@ bool clq_mask_is_per_sample(const clq_mask_draft *m) {
 
 /* ---- one value ---- */
 
-/* Input 0 of a program is of each element. */
+/* Makes an input the first one: input 0 of a program has a number for each element. */
 static void move_to_front(clq_mask_draft *m, unsigned input) {
     clq_element_program *p = &m->program;
     const clq_id id = m->inputs[input];
@@ -101,8 +101,8 @@ static void move_to_front(clq_mask_draft *m, unsigned input) {
     }
 }
 
-/* A value that is whole in each sample has a number of its own for each of the mask's. The others repeat rows, all of
- * the same length. */
+/* An input that has, in each sample, as many numbers as the mask is an input by element. The others repeat rows, which
+ * must all have the same length. */
 bool clq_mask_settle(clq_mask_draft *m) {
     const size_t period = clq_mask_period(m);
     int whole = -1;
@@ -126,7 +126,7 @@ bool clq_mask_settle(clq_mask_draft *m) {
     return clq_element_program_fits(&m->program);
 }
 
-/* A node's output, which one other reads. */
+/* Puts a node in the place `at`. Its output is new, and one other node reads it. */
 static void put(const clq_mask_draft *m, clq_graph *graph, clq_node *at, clq_node node) {
     const size_t period = clq_mask_period(m);
     node.outputs[0] =
@@ -140,7 +140,7 @@ static void put(const clq_mask_draft *m, clq_graph *graph, clq_node *at, clq_nod
     *at = node;
 }
 
-/* Rows of a program are those of its input 0. */
+/* A program has the rows of its input 0, so that input is reshaped first. */
 clq_id clq_mask_compute(const clq_mask_draft *m, clq_graph *graph, clq_node *front, clq_node *at) {
     put(m, graph, front, clq_graph_node_like(front, &clq_op_reshape, front->segment, CLQ_IDS(m->inputs[0])));
     clq_node node = clq_graph_node_like(front, &clq_op_elementwise, front->segment, CLQ_IDS(front->outputs[0]));

@@ -3,8 +3,8 @@
 
 /* ---- products of small matrices ---- */
 
-/* One product of `what`, whose memory `to` describes: as it lies, or transposed, so that its columns are side by side.
- */
+/* Adds a product that is the gradient of `input`. turns: it computes the transposed product, so that the columns of its
+ * result lie side by side. */
 static void add_product(clq_derivation *d, unsigned input, clq_id left, clq_id right, const clq_batched_problem *p,
                         bool turns) {
     clq_node back =
@@ -51,14 +51,14 @@ static void emit_batched(clq_emission *e) {
     clq_batched(e->list, &e->node->attributes.batched, e->in[0], e->in[1], e->out[0]);
 }
 static double batched_work(const clq_node *node) { return clq_batched_flops(&node->attributes.batched); }
-/* Values of samples; a constant has 32 bits. */
+/* Values of samples may have 16 bits; a constant has 32. */
 static bool batched_stores(const clq_list *list, const clq_node *node, unsigned value, clq_dtype dtype) {
     (void)list, (void)dtype;
     const clq_batched_problem *p = &node->attributes.batched;
     return value >= CLQ_NODE_INPUTS || (value == 0 ? p->a.sample : p->b.sample) > 0;
 }
 
-/* ---- products of which ranks have some each: those of an axis of counts, as of attention's heads ---- */
+/* ---- splits: ranks have some of the products each, along an axis of counts such as attention's heads ---- */
 
 typedef struct counted {
     size_t *run;
@@ -74,12 +74,12 @@ static void list_matrices(clq_split *s, counted out[3]) {
     out[2] = (counted){&s->out[0], &p->c, s->node->outputs[0], p->m, p->n};
 }
 
-/* Whether places along an axis lie in a unit, or are whole runs. */
+/* Whether the places along an axis all lie in one unit, or are whole runs apart. */
 static bool keeps_to(size_t count, size_t pitch, size_t unit, size_t run) {
     return count == 1 || pitch % run == 0 || count * pitch <= unit;
 }
 
-/* Whether of the matrices of `axis` a run of the value has all, one behind the other. */
+/* Whether a run of the value is made of all matrices along `axis`, one behind the other. */
 static bool has_runs(const clq_batched_problem *p, const counted *m, unsigned axis) {
     const size_t unit = m->matrix->pitch[axis], run = p->counts[axis] * unit;
     return keeps_to(p->counts[1 - axis], m->matrix->pitch[1 - axis], unit, run) &&
@@ -87,8 +87,8 @@ static bool has_runs(const clq_batched_problem *p, const counted *m, unsigned ax
            m->matrix->sample % run == 0;
 }
 
-/* Whether all runs that are known are those of `axis`; they become the others'. A matrix that all have is a constant.
- */
+/* Splits along `axis`, and sets all runs. False: a known run is not one along this axis. A matrix that is the same for
+ * the whole axis must be a constant. */
 static bool split_along(clq_split *s, unsigned axis) {
     const clq_batched_problem *p = &s->node->attributes.batched;
     counted all[3];
@@ -134,7 +134,7 @@ const clq_operation clq_op_batched = {.name = "batched",
 
 /* ---- rows of a table ---- */
 
-/* inputs: numbers of rows, the table. The numbers have no gradient. */
+/* inputs: row numbers, the table. Row numbers have no gradient. */
 static void gather_gradient(clq_derivation *d) {
     if (!d->wants[1]) return;
     clq_node back = clq_graph_backward_node(&d->node, &clq_op_gather_gradient, CLQ_IDS(d->node.inputs[0], d->dy[0]));
@@ -144,7 +144,7 @@ static void gather_gradient(clq_derivation *d) {
 static void emit_gather(clq_emission *e) {
     clq_gather(e->list, &e->node->attributes.gather, e->in[0], e->in[1], e->out[0]);
 }
-/* Numbers of rows are whole, and may be larger than 16 bits tell apart. */
+/* Row numbers are whole, and may be larger than 16 bits can tell apart. */
 static bool gather_stores(const clq_list *list, const clq_node *node, unsigned value, clq_dtype dtype) {
     (void)list, (void)node, (void)dtype;
     return value == CLQ_NODE_INPUTS;

@@ -1,8 +1,8 @@
-/* Attention of tokens that come one after another, in models that decode (decode.c): rows that are kept from run to
- * run. Nothing is trained by them. */
+/* Attention of tokens that come one after another, in models that decode (decode.c). Caches keep rows from run to run.
+ * These operations are not trained. */
 #include "graph/step/step.h"
 
-/* inputs: keys and values of the samples, their places, and both caches; outputs: the caches, where they were */
+/* inputs: keys and values of the samples, their places, and both caches; outputs: the caches, in place */
 static void emit_append(clq_emission *e) {
     clq_cached_append(e->list, &e->node->attributes.cached, e->in[0], e->in[1], e->in[2], e->out[0], e->out[1]);
 }

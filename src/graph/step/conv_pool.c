@@ -1,10 +1,10 @@
-/* A convolution with the max pooling that alone reads it: an operation of two. */
+/* A convolution and the max pooling that alone reads it, as one operation. */
 #include "graph/step/parts.h"
 #include "graph/step/products.h"
 
 #include <stdio.h>
 
-enum { FRAMES = 2 }; /* the output that has them */
+enum { FRAMES = 2 }; /* the output that holds the frames */
 
 /* inputs: frames, x, w, dz, winners. The forward pass keeps the frames, too. */
 static void conv_pool_gradient(clq_derivation *d) {
@@ -20,7 +20,7 @@ static void emit_conv_pool(clq_emission *e) {
     e->out[FRAMES] = clq_conv_pool_frames(e->list, p, e->in[0]);
     clq_conv_pool_forward(e->list, p, e->out[FRAMES], e->in[1], e->in[2], e->out[0], e->out[1]);
 }
-/* The two operations. */
+/* Adds the two operations. */
 static bool lower(clq_graph *graph, const clq_node *node) {
     const clq_conv_pool_problem *p = &node->attributes.conv_pool;
     const clq_parts parts = {.graph = graph, .of = node, .name = "convolution"};
@@ -49,7 +49,7 @@ const clq_operation clq_op_conv_pool = {.name = "conv_pool",
                                         .is_alias = conv_pool_is_alias,
                                         .alone = {[FRAMES] = &clq_op_frames}};
 
-/* The frames alone, as of a convolution with its pooling. inputs: x */
+/* Makes only the frames of a convolution with its pooling. inputs: x */
 static void emit_frames(clq_emission *e) {
     e->out[0] = clq_conv_pool_frames(e->list, &e->node->attributes.conv_pool, e->in[0]);
 }
@@ -68,7 +68,7 @@ const clq_operation clq_op_conv_pool_gradient = {.name = "conv_pool_gradient",
 
 /* ---- the pattern ---- */
 
-/* Whether the two are to be one, where they can. */
+/* Whether to make one operation of the two, if that is possible. */
 static bool ask(const clq_pass_context *context, const clq_conv_pool_problem *p) {
     const clq_conv2d_problem *c = &p->conv;
     const clq_pool2d_problem *q = &p->pool;

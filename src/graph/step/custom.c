@@ -1,4 +1,4 @@
-/* Operations of a program's own: their launches, and their derivative by the kernel that they bring. */
+/* Operations with a program's own kernels: their launches, and their derivative, which is such a kernel, too. */
 #include "graph/step/step.h"
 
 #include <stdio.h>
@@ -87,8 +87,8 @@ void clq_custom_launch(clq_list *list, const clq_custom_operation *operation, co
 
 /* ---- nodes ---- */
 
-/* Inputs of the gradient: those of forward, its outputs, and the output's gradient. Outputs: gradients by inputs, and
- * what each sample contributes to those by variables. */
+/* Inputs of the gradient node: those of forward, forward's outputs, and the output's gradient. Its outputs: the
+ * gradients of the inputs, and what each sample contributes to the gradients of the variables. */
 static clq_custom_shapes shapes_of(const clq_emission *e) {
     const struct clq_custom_attributes *a = &e->node->attributes.custom;
     const bool backward = e->node->op == &clq_op_custom_gradient;
@@ -125,7 +125,7 @@ static void emit(clq_emission *e) {
     clq_custom_launch(e->list, a->operation, &s, backward, &v);
 }
 
-/* The sums over samples of what they contribute. */
+/* Adds up over samples what each contributes. */
 static void add_up(clq_derivation *d, unsigned input, clq_id contributions) {
     clq_node node = clq_graph_node_like(&d->node, &clq_op_elementwise, CLQ_SEGMENT_BACKWARD, CLQ_IDS(contributions));
     clq_element_program *p = &node.attributes.program;

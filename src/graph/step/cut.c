@@ -1,24 +1,24 @@
-/* A step as a rank computes it that has slices of weights (graph.h, clq_slicing). From these, the operations' rules
- * tell which part of each value the rank has. Nodes become narrower; a whole value that they read is fanned out;
- * summands of whole values are added up. Where parts are joined right behind a node, each rank puts its own among
- * zeros, and ranks sum these. */
+/* Cuts a step down to what a rank computes that has slices of weights (graph.h, clq_slicing). From the slices, the
+ * operations' rules tell which part of each value the rank has. Nodes become narrower. A whole value that they read is
+ * fanned out. Summands of a whole value are added up over ranks. If the parts of a node's output are joined right
+ * behind it, each rank puts its part among zeros, and ranks sum these rows. */
 #include "graph/step/step.h"
 
 #include <string.h>
 
-/* What becomes of a node of the graph as it was. */
+/* What becomes of a node of the uncut graph. */
 typedef struct cut_node {
     bool cut;    /* some of its values are parts */
-    bool joined; /* its output is whole: it is joined */
+    bool joined; /* its output is whole: the ranks' parts are joined */
     clq_split split;
-    clq_part part; /* of its output, or of its first value that is one */
+    clq_part part; /* of its output or, if that is whole, of its first value that is split */
     clq_narrowing narrowing;
 } cut_node;
 
 typedef struct cutter {
     clq_graph *graph;
     const clq_pass_context *context;
-    clq_node *nodes; /* of the graph as it was, as are `values` */
+    clq_node *nodes; /* of the uncut graph, as are `values` */
     uint32_t count, values;
     cut_node *cuts;     /* by node */
     clq_part *parts;    /* by value: what the rank has */
@@ -57,7 +57,7 @@ static bool is_joined(const cutter *c, const clq_node *node) {
     return false;
 }
 
-/* What is known of a node. False: none of its values is a part. */
+/* Notes which values of a node are parts. False: none is. */
 static bool look_at(const cutter *c, const clq_node *node, cut_node *to) {
     *to = (cut_node){.joined = is_joined(c, node), .split = {.graph = c->graph, .node = node}};
     for (unsigned i = 0; i < CLQ_NODE_VALUES; i++) {
@@ -69,7 +69,7 @@ static bool look_at(const cutter *c, const clq_node *node, cut_node *to) {
     return to->cut;
 }
 
-/* The rule has told slicing.c the same; but that has begun with other values. */
+/* Applies the operation's rule. This should not fail: slicing.c has applied the rule, too, but from other values. */
 static bool follow_rule(const cutter *c, cut_node *to) {
     const clq_node *node = to->split.node;
     if (node->op->split && node->op->split(&to->split)) return true;
@@ -79,14 +79,14 @@ static bool follow_rule(const cutter *c, cut_node *to) {
     return false;
 }
 
-/* slicing.c has told of all variables whether they are parts. */
+/* This should not happen: slicing.c has decided for all variables whether they are parts. */
 static void refuse_whole(const cutter *c, const clq_node *node, clq_id id) {
     clq_graph_fail(c->graph,
                    clq_fail(CLQ_ERROR_INTERNAL, "layer '%s': of %s a part is needed, and the rank has all of it",
                             node->scope, value_of(c, id)->name));
 }
 
-/* From a node's parts that are known to the others. *grew: there were any. */
+/* Finds further parts among a node's values from the known ones. *grew: there were some. */
 static void note_values(const cutter *c, const clq_node *node, bool *grew) {
     cut_node known;
     if (!look_at(c, node, &known) || !follow_rule(c, &known)) return;
@@ -127,7 +127,7 @@ static void note_all(const cutter *c) {
 static void narrow_value(clq_graph_value *value, const clq_part *part) {
     unsigned axis;
     size_t inner;
-    (void)clq_split_axis(value, part->run, &axis, &inner); /* as it was decided */
+    (void)clq_split_axis(value, part->run, &axis, &inner); /* slicing.c has checked that it fits */
     value->shape.dims[axis] = clq_part_of(part, value->shape.dims[axis]);
     value->elements = clq_part_of(part, value->elements);
 }
@@ -160,7 +160,7 @@ static void fan_out(const cutter *c, const cut_node *from, clq_node *node) {
     }
 }
 
-/* Has the node write another value, like its output 0 of the graph as it is. Gives what it wrote before. */
+/* Makes the node write a new value, like its output 0. Gives the value that it wrote before. */
 static clq_id write_apart(const cutter *c, clq_node *node) {
     const clq_id y = node->outputs[0];
     node->outputs[0] = clq_graph_add_like(c->graph, y, NULL);
@@ -174,7 +174,7 @@ static void add_sum_of(const cutter *c, const clq_node *like, clq_id x, clq_id y
     clq_graph_add_node(c->graph, &sum);
 }
 
-/* Behind the node nodes that make whole rows of its parts of them. */
+/* Adds the node, and behind it nodes that make whole rows of the ranks' parts. */
 static void add_joined(const cutter *c, clq_node *node, const clq_part *part) {
     const clq_id y = write_apart(c, node);
     clq_node place = clq_graph_node_like(node, &clq_op_place, node->segment, CLQ_IDS(node->outputs[0]));
@@ -214,7 +214,7 @@ static void add_reshape(const cutter *c, const clq_node *like, clq_id from, clq_
     clq_graph_add_node(c->graph, &node);
 }
 
-/* Between reshapes, which make rows of parts. */
+/* Adds the node between reshapes, so that it works on rows of one part each. */
 static void add_flat(const cutter *c, const cut_node *from, clq_node *node) {
     const size_t row = from->part.count;
     clq_node flat = *node;
@@ -250,7 +250,7 @@ static void add_node(const cutter *c, uint32_t n) {
 
 /* ---- all ---- */
 
-/* Rules go by values as they are whole; so all nodes are looked at before any value is narrowed. */
+/* The rules look at whole values, so all nodes are looked at before any value is narrowed. */
 static void cut(cutter *c) {
     note_all(c);
     if (c->graph->error.status != CLQ_OK) return;

@@ -11,7 +11,7 @@ typedef struct description {
     void *context;
 } description;
 
-/* "%3", or what it is to the plan: "weight dense/kernel". */
+/* Names a value: "%3", or by its home: "weight dense/kernel". */
 static size_t name_value(const clq_graph *graph, clq_id id, char *text) {
     static const char *const homes[] = {[CLQ_HOME_SAMPLES] = "samples",
                                         [CLQ_HOME_LABELS] = "labels",
@@ -79,7 +79,7 @@ static void describe_graph(void *context, const char *pass, const clq_graph *gra
     for (uint32_t n = 0; n < graph->node_count; n++) describe_node(context, pass, graph, &graph->nodes[n]);
 }
 
-/* From the start, with a list of its own: a plan does not keep the graph that it was made from. */
+/* Builds the graph anew, with a list of its own: a plan does not keep the graph that it was made from. */
 clq_status clq_plan_visit_graph(const clq_plan *plan, clq_node_visitor visit, void *context) {
     description d = {.visit = visit, .context = context};
     clq_graph graph = {0};

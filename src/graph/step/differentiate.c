@@ -1,12 +1,13 @@
-/* Reverse-mode differentiation: adds, from the loss back to the samples, what computes the gradient of every variable;
- * of a stage, from its losses and the gradients of what it sends, back to those of what it received.
- * A value that several nodes read, or a weight of a shared layer, gets a contribution from each; they are added up
- * behind the last one that is computed, which is that of its first reader. */
+/* Reverse-mode differentiation: adds, from the loss back to the samples, the nodes that compute the gradient of every
+ * variable. In a stage, it begins with the losses and with the gradients of what the stage sends, and ends with the
+ * gradients of what the stage received. If several nodes read a value, for example the weight of a shared layer, each
+ * contributes to its gradient. The contributions are added up behind the last one that is computed, which is that of
+ * the value's first reader. */
 #include "graph/step/step.h"
 
 #include <string.h>
 
-/* What is known of a value of the graph as it was before. */
+/* What is known of a value of the graph before differentiation. */
 typedef struct known {
     bool wanted;                        /* whether a variable's gradient depends on its gradient */
     uint32_t first_reader, last_reader; /* nodes: index + 1; 0: none reads it */
@@ -16,12 +17,12 @@ typedef struct known {
 
 typedef struct tape {
     clq_graph *graph;
-    uint32_t forward;              /* nodes to differentiate: the first so many */
+    uint32_t forward;              /* how many nodes to differentiate, from the first on */
     known *values;                 /* by id */
     clq_id (*dx)[CLQ_NODE_INPUTS]; /* by node: what it contributes to its inputs' gradients */
 } tape;
 
-/* A variable, and whatever is computed from one. */
+/* Gradients are wanted of variables, and of whatever is computed from one. */
 static void find_wanted(tape *t) {
     for (clq_id id = 1; id <= t->graph->value_count; id++) {
         const clq_graph_value *value = clq_graph_value_at(t->graph, id);
@@ -42,8 +43,8 @@ static void find_wanted(tape *t) {
     }
 }
 
-/* All contributions to the gradient of x have come, the last from this reader: they become one, in the order in which
- * they came. */
+/* Makes one gradient of all contributions to the gradient of x, in the order in which they came. The last one came from
+ * this reader. */
 static void collect(tape *t, const clq_node *reader, clq_id x) {
     known *of = &t->values[x];
     clq_id terms[CLQ_ELEMENT_INPUTS] = {of->received};
@@ -95,13 +96,13 @@ static void walk_back(tape *t) {
         differentiate_node(t, n);
         const clq_node node = t->graph->nodes[n]; /* adding may move it */
         for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++) {
-            const clq_id x = node.inputs[i]; /* maybe a second time: then its gradient is there */
+            const clq_id x = node.inputs[i]; /* maybe a second time: then it has its gradient already */
             if (x && t->values[x].first_reader == n + 1 && !t->values[x].gradient) collect(t, &node, x);
         }
     }
 }
 
-/* What is sent has a gradient that later stages make. */
+/* Later stages make the gradients of what is sent. */
 static void add_received_gradients(tape *t) {
     for (uint32_t i = 0; t->graph->stage && i < t->graph->sent_count; i++) {
         known *of = &t->values[t->graph->sent[i]];
@@ -124,7 +125,8 @@ static void place_sent_gradients(tape *t, uint32_t values) {
     }
 }
 
-/* Of what no gradient came to, as behind a stopped one, it is 0: updates and other stages read it all the same. */
+/* If no gradient came to a value, for example because it was stopped, its gradient is 0: updates and other stages read
+ * it all the same. */
 static void add_missing(tape *t, uint32_t values) {
     for (clq_id id = 1; id <= values && t->graph->error.status == CLQ_OK; id++) {
         const clq_home home = clq_graph_value_at(t->graph, id)->home;

@@ -43,9 +43,9 @@ enum { NONE = UINT32_MAX };
 typedef struct adjoints {
     const clq_element_program *forward;
     clq_element_program back;
-    unsigned again[CLQ_ELEMENT_INSTRUCTIONS];   /* the register of `back` that holds what a register of `forward` did */
-    unsigned adjoint[CLQ_ELEMENT_INSTRUCTIONS]; /* likewise its gradient; NONE: none came */
-    bool live[CLQ_ELEMENT_INSTRUCTIONS]; /* a register of `forward` depends on an input whose gradient is wanted */
+    unsigned again[CLQ_ELEMENT_INSTRUCTIONS];   /* the register of `back` that holds each of `forward`'s; NONE: none */
+    unsigned adjoint[CLQ_ELEMENT_INSTRUCTIONS]; /* likewise the register of its gradient; NONE: none came */
+    bool live[CLQ_ELEMENT_INSTRUCTIONS]; /* by register of `forward`: it depends on an input whose gradient is wanted */
     clq_id inputs[CLQ_NODE_INPUTS];      /* of `back` */
     const clq_node *node;
     bool full; /* `back` has no room left */
@@ -77,7 +77,7 @@ static unsigned take(adjoints *a, clq_id value, struct clq_element_input input) 
     return clq_element_take(&a->back, input);
 }
 
-/* What forward register r held, computed again where it was not yet. */
+/* The register of `back` that holds what forward register r held. Appends what computes it, if there is none yet. */
 static unsigned value_of(adjoints *a, unsigned r) {
     clq_instruction instruction = a->forward->instructions[r];
     if (a->again[r] != NONE) return a->again[r];
@@ -85,7 +85,7 @@ static unsigned value_of(adjoints *a, unsigned r) {
         a->again[r] = take(a, a->node->inputs[instruction.a], a->forward->inputs[instruction.a]);
         return a->again[r];
     }
-    /* The result itself is an input of the derivative where it was stored. */
+    /* If forward stored the result, the derivative takes it as an input. */
     for (unsigned i = 0; i < a->forward->output_count; i++)
         if (a->forward->outputs[i].from == r && instruction.op != CLQ_ELEMENT_CONSTANT) {
             a->again[r] = take(a, a->node->outputs[i], clq_each_element);
@@ -103,7 +103,7 @@ static void contribute(adjoints *a, unsigned r, unsigned gradient) {
     a->adjoint[r] = a->adjoint[r] == NONE ? gradient : binary(a, CLQ_ELEMENT_ADD, a->adjoint[r], gradient);
 }
 
-/* ---- rules: register r of the forward program, made by instruction i, has gradient dy: what its operands get ---- */
+/* ---- rules: register r, made by instruction i, has gradient dy; a rule gives i's operands their gradients ---- */
 
 static unsigned unary(adjoints *a, clq_element_op op, unsigned x) {
     return append(a, (clq_instruction){.op = op, .a = x});
@@ -139,7 +139,7 @@ static void of_divide(adjoints *a, const clq_instruction *i, unsigned r, unsigne
     contribute(a, i->b, unary(a, CLQ_ELEMENT_NEGATE, binary(a, CLQ_ELEMENT_MULTIPLY, share, value_of(a, r))));
 }
 
-/* dy to b if `first` is not 0, else to c. */
+/* Gives dy to b if `first` is not 0, otherwise to c. */
 static void hand_to_one(adjoints *a, unsigned first, unsigned b, unsigned c, unsigned dy) {
     const unsigned zero = numbered(a, CLQ_ELEMENT_CONSTANT, 0, 0);
     const clq_instruction to_b = {.op = CLQ_ELEMENT_SELECT, .a = first, .b = dy, .c = zero},
@@ -147,7 +147,7 @@ static void hand_to_one(adjoints *a, unsigned first, unsigned b, unsigned c, uns
     if (a->live[b]) contribute(a, b, append(a, to_b));
     if (a->live[c]) contribute(a, c, append(a, to_c));
 }
-/* Of equals the first. */
+/* If both operands are equal, the first one gets the gradient. */
 static void of_maximum(adjoints *a, const clq_instruction *i, unsigned r, unsigned dy) {
     (void)r;
     hand_to_one(a, binary(a, CLQ_ELEMENT_AT_LEAST, value_of(a, i->a), value_of(a, i->b)), i->a, i->b, dy);
@@ -161,7 +161,7 @@ static void of_select(adjoints *a, const clq_instruction *i, unsigned r, unsigne
     hand_to_one(a, value_of(a, i->a), i->b, i->c, dy);
 }
 
-/* The same factor; the same mask; the same sign. */
+/* For SCALE, DROPOUT and NEGATE: the gradient goes through the same factor, mask or sign. */
 static void of_same(adjoints *a, const clq_instruction *i, unsigned r, unsigned dy) {
     clq_instruction same = *i;
     (void)r;
@@ -220,19 +220,19 @@ static void of_cos(adjoints *a, const clq_instruction *i, unsigned r, unsigned d
 }
 static void of_power(adjoints *a, const clq_instruction *i, unsigned r, unsigned dy) {
     (void)r;
-    if (i->number == 0) return; /* 1 everywhere: 0 times 0^-1 is no number */
+    if (i->number == 0) return; /* the result is 1 everywhere, and 0 times 0^-1 would be NaN */
     const unsigned power = numbered(a, CLQ_ELEMENT_POWER, value_of(a, i->a), i->number - 1);
     const unsigned slope = numbered(a, CLQ_ELEMENT_SCALE, power, i->number);
     contribute(a, i->a, binary(a, CLQ_ELEMENT_MULTIPLY, dy, slope));
 }
 
-/* By the activation's own instruction. */
+/* The activation has an instruction of its own for its slope. */
 static void of_activation(adjoints *a, const clq_instruction *i, unsigned r, unsigned dy) {
     const clq_activation_row *row = clq_activation_row_of(activation_of(i->op));
     contribute(a, i->a, binary(a, row->slope, value_of(a, row->slope_of_input ? i->a : r), dy));
 }
 
-/* NULL: layers are not made of it, and it has no derivative here. */
+/* NULL: no layer is made of the instruction, and it has no derivative here. */
 static void (*const rules[CLQ_ELEMENT_OPS])(adjoints *, const clq_instruction *, unsigned, unsigned) = {
     [CLQ_ELEMENT_INPUT] = stop,           [CLQ_ELEMENT_CONSTANT] = stop,      [CLQ_ELEMENT_GREATER] = stop,
     [CLQ_ELEMENT_AT_LEAST] = stop,        [CLQ_ELEMENT_EQUAL] = stop,         [CLQ_ELEMENT_SIGN] = stop,
@@ -255,7 +255,7 @@ static void differentiate_instruction(adjoints *a, unsigned r, unsigned dy) {
         a->gap = true;
 }
 
-/* The value that has register r already: dy itself, or another input's gradient. 0: none. */
+/* The value that holds register r already: dy itself, or another input's gradient. 0: there is none. */
 static clq_id gradient_of(const adjoints *a, const clq_element_program *p, const clq_node *node, unsigned r) {
     const clq_instruction *i = &a->back.instructions[r];
     if (i->op == CLQ_ELEMENT_INPUT) return a->inputs[i->a];
@@ -264,7 +264,7 @@ static clq_id gradient_of(const adjoints *a, const clq_element_program *p, const
     return 0;
 }
 
-/* The gradient of what there is one of for each element. */
+/* Stores the gradient of an input that has a number for each element. */
 static void store_elements(clq_derivation *d, adjoints *a, clq_node *node, unsigned r, unsigned input) {
     clq_element_program *p = &node->attributes.program;
     clq_id *dx = &d->dx[input];
@@ -283,8 +283,8 @@ static bool is_each(const adjoints *a, unsigned input) {
     return kind != CLQ_EACH_CHANNEL && kind != CLQ_ONE_FOR_ALL;
 }
 
-/* Of a vector by channel, once all of those are stored: sums over rows. Of what is one for all the sums are by channel,
- * too, and are added up then (add_up). */
+/* Stores the gradient of a vector by channel, once all gradients by element are stored: sums over rows. If the input is
+ * one number for all, the sums are by channel, too, and add_up adds them up later. */
 static void store_sums(clq_derivation *d, adjoints *a, clq_node *node, unsigned r, unsigned input) {
     clq_element_program *p = &node->attributes.program;
     const size_t place = p->output_count + p->sum_count;
@@ -296,13 +296,13 @@ static void store_sums(clq_derivation *d, adjoints *a, clq_node *node, unsigned 
     if (sums && a->forward->inputs[input].kind == CLQ_ONE_FOR_ALL) {
         clq_graph_value *value = clq_graph_value_at(d->graph, sums);
         value->elements = clq_graph_value_channels(clq_graph_value_at(d->graph, clq_element_place(a->node)));
-        value->shape = CLQ_SHAPE(value->elements, 1); /* rows of one channel, of which there is a sum then */
+        value->shape = CLQ_SHAPE(value->elements, 1); /* rows of one channel, which add_up sums */
     }
     d->dx[input] = node->outputs[place] = sums;
     p->sums[p->sum_count++] = a->adjoint[r];
 }
 
-/* Sums by channel become one. */
+/* Adds up sums by channel to one number. */
 static void add_up(clq_derivation *d, unsigned input) {
     clq_node node = clq_graph_node_like(&d->node, &clq_op_elementwise, CLQ_SEGMENT_BACKWARD, CLQ_IDS(d->dx[input]));
     clq_element_program *p = &node.attributes.program;
@@ -351,8 +351,8 @@ static void find_live(adjoints *a, const bool *wants) {
     }
 }
 
-/* From the gradients of the outputs to the adjoints of all registers. wants: which inputs' gradients are wanted; NULL:
- * all. */
+/* Goes from the gradients of the outputs to the adjoints of all registers. wants: whether an input's gradient is
+ * wanted; NULL: all are. */
 static void walk_back(adjoints *a, const clq_id *dy, const bool *wants) {
     const clq_element_program *p = a->forward;
     find_live(a, wants);
@@ -374,7 +374,7 @@ bool clq_element_has_derivative(const clq_node *node) {
     const clq_element_program *p = &node->attributes.program;
     adjoints a = {.forward = p, .node = node};
     clq_id dy[CLQ_NODE_OUTPUTS];
-    for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++) dy[i] = UINT32_MAX - i; /* some value of its own */
+    for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++) dy[i] = UINT32_MAX - i; /* an id that no value has */
     walk_back(&a, dy, NULL);
     return !a.full && !a.gap && p->input_count <= CLQ_ELEMENT_OUTPUTS;
 }
@@ -401,7 +401,7 @@ static void emit(clq_emission *e) {
     clq_elementwise(e->list, backward ? "backward" : "forward", &p, &v);
 }
 
-/* What there is one of for each element. Sums are small, and made of many terms. */
+/* Only values with a number for each element may have 16 bits. Sums may not: they are small, and made of many terms. */
 static bool stores(const clq_list *list, const clq_node *node, unsigned value, clq_dtype dtype) {
     const clq_element_program *p = &node->attributes.program;
     (void)list;
@@ -410,7 +410,7 @@ static bool stores(const clq_list *list, const clq_node *node, unsigned value, c
     return p->inputs[value].kind == CLQ_EACH_ELEMENT;
 }
 
-/* What there is one of for each channel is split as rows are, or whole if rows are. */
+/* An input by channel is split as the channels of a row are. If ranks have whole rows, it is whole, too. */
 static bool is_by_channel(clq_element_kind kind) {
     return kind == CLQ_EACH_CHANNEL || kind == CLQ_EACH_SAMPLE_AND_CHANNEL;
 }
@@ -443,7 +443,8 @@ static bool split(clq_split *s) {
     for (unsigned i = 0; i < p->output_count; i++) units[CLQ_NODE_INPUTS + i] = rows ? channels : 1;
     return clq_split_in_units(s, units);
 }
-/* Random numbers are those of whole runs, by rows that are parts of these. */
+/* An element has the random number of its place in the whole run. For this, the program runs over rows that are one
+ * part of a run each. */
 static void narrow(const clq_split *s, const clq_part *part, clq_narrowing *n) {
     clq_element_program *p = &n->node.attributes.program;
     const size_t run = s->out[0];

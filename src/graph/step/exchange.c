@@ -1,10 +1,11 @@
-/* What ranks add up within a step. It is a call in the launch list: so it stands at its place in any part that is run,
- * its value lives as long as it has to, and launches are fused in front of it and behind it, not across. */
+/* Sums over ranks within a step. A sum is a call in the launch list: so it stands at its place in any part of the list
+ * that is run, its value lives as long as it has to, and launches are fused in front of it and behind it, but not
+ * across it. */
 #include "graph/step/step.h"
 
 typedef struct sum {
     clq_step_sum exchange;
-    size_t floats, floats_of_sample; /* of all samples together, and of each */
+    size_t floats, floats_of_sample; /* however many samples there are, and for each sample */
 } sum;
 
 static clq_status run(void *context, clq_queue *queue, uint32_t count, clq_buffer *const *buffers) {
@@ -14,7 +15,7 @@ static clq_status run(void *context, clq_queue *queue, uint32_t count, clq_buffe
     return s->exchange.all_reduce(s->exchange.context, queue, buffers[0], floats);
 }
 
-/* What is of all samples together is added up without samples, too: such ranks have zeros to add. */
+/* A value that is one for all samples is added up even on a rank without samples, which then adds zeros. */
 static void emit_all_reduce(clq_emission *e) {
     const clq_graph_value *x = clq_graph_value_at(e->graph, e->node->inputs[0]);
     const double bytes = 2 * (double)clq_graph_value_bytes(x);
@@ -30,7 +31,7 @@ static void emit_all_reduce(clq_emission *e) {
     clq_launch_cost(e->list, 0, 0, x->per_sample ? 0 : bytes, x->per_sample ? bytes : 0);
 }
 
-/* Of what is made of a sum each rank has the whole gradient. */
+/* Each rank has the whole gradient of the sum, and that is the gradient of its own summand. */
 static void all_reduce_gradient(clq_derivation *d) { d->dx[0] = d->dy[0]; }
 const clq_operation clq_op_all_reduce = {.name = "all_reduce",
                                          .traits = CLQ_OP_ALIAS | CLQ_OP_WIDE | CLQ_OP_EXCHANGES,
@@ -45,10 +46,11 @@ clq_id clq_add_all_reduce(clq_graph *graph, const clq_node *like, clq_id x, cons
     return clq_graph_add_node(graph, &node);
 }
 
-/* ---- fan out: the derivative of a sum, and the other way round ---- */
+/* ---- fan out: its derivative is a sum over ranks ---- */
 
-/* The gradient that came is one that a reader of x made for it, or a sum of these, and nobody else reads it. What may
- * become a weight's gradient has memory of its own. */
+/* The sum overwrites dy. It may do so: a reader of x made dy for x alone, or dy is a sum of such gradients, and nobody
+ * else reads it. If x is one value for all samples, its gradient may become a weight's gradient, which needs memory of
+ * its own: so it is copied. */
 static void fan_out_gradient(clq_derivation *d) {
     clq_node back = clq_graph_backward_node(&d->node, &clq_op_all_reduce, CLQ_IDS(d->dy[0]));
     back.outputs[0] = d->dx[0] = clq_graph_add_gradient(d->graph, d->node.inputs[0]);

@@ -69,14 +69,14 @@ clq_id clq_expand_weight(clq_expansion *e, unsigned index) {
     return *known;
 }
 
-/* What reads the variable behind this reads the new one: a shared layer's state goes through all its uses. */
+/* Nodes that are added later read the new value: the state of a shared layer goes through all its uses. */
 clq_id clq_expand_new_state(clq_expansion *e, unsigned index) {
     const uint32_t variable = clq_layer_variable(e->layer, index) - 1;
     e->weights[variable] = add_variable(e, variable);
     return e->weights[variable];
 }
 
-/* A sample is the token's number and its place. */
+/* In a model that decodes, a sample is a token's number and its place. */
 clq_id clq_expand_places(clq_expansion *e) {
     const size_t both = 2;
     const clq_shape shape = CLQ_SHAPE(1);
@@ -90,7 +90,8 @@ clq_id clq_expand_places(clq_expansion *e) {
     return e->places = clq_graph_add_node(e->graph, &node);
 }
 
-/* As Keras does, a loss takes what goes into the activation at the model's end: softmax or sigmoid. */
+/* Whether a loss takes the activation's input in place of its result. As in Keras, losses do so with a softmax or
+ * sigmoid at the model's end. */
 static bool loss_goes_before(const clq_expansion *e, clq_activation activation) {
     for (uint32_t i = 0; i < e->model->output_count && e->config->loss && activation != CLQ_ACTIVATION_LINEAR; i++)
         if (e->model->outputs[i] == e->id) return clq_loss_takes_input_of(&e->config->loss[i], activation);
@@ -196,10 +197,10 @@ static void add_tensors(clq_expansion *e, clq_id *x) {
         e->y = &e->model->tensors[e->id - 1];
         e->layer = &e->model->layers[e->y->layer - 1];
         if (!clq_stage_has_tensor(e->config->stage, e->id)) {
-            e->dropouts += e->layer->kind->draws; /* streams are those of the whole model */
+            e->dropouts += e->layer->kind->draws; /* streams have the same numbers as in the whole model */
             continue;
         }
-        if (!e->tensors[e->id].wanted) continue; /* a mask: no dropout, whose streams go on */
+        if (!e->tensors[e->id].wanted) continue; /* a mask that nobody reads: no dropout, so streams go on */
         for (uint32_t i = 0; i < e->y->input_count; i++)
             x[i] = e->tensors[e->model->inputs[e->y->first_input + i]].value;
         const clq_id y = e->tensors[e->id].value = e->layer->kind->expand(e, x);
@@ -207,8 +208,8 @@ static void add_tensors(clq_expansion *e, clq_id *x) {
     }
 }
 
-/* As Keras does, the loss is the mean over the steps that count, in the batch of all ranks: those whose number in the
- * mask is not 0. */
+/* As in Keras, the loss is the mean over the steps that count, in the batch of all ranks. A step counts if its number
+ * in the mask is not 0. */
 static void add_mask(clq_expansion *e, const clq_model_tensor *y, clq_node *loss) {
     const size_t steps = loss->attributes.loss.problem.mask_steps;
     const clq_graph_value column = {
@@ -261,7 +262,7 @@ static void add_loss(clq_expansion *e, uint32_t index) {
     if (output->logits) {
         problem->from_logits = true;
         problem->skipped = output->skipped;
-        /* A softmax is over the last axis: metrics that look behind it do so by rows of it. */
+        /* A softmax is over the last axis, so metrics that look at its result do so by rows of that axis. */
         const size_t last = clq_model_channels(y), rows = CLQ_MAX(problem->rows, (size_t)1);
         if (problem->skipped == CLQ_ACTIVATION_SOFTMAX && problem->classes > last) {
             problem->rows = rows * (problem->classes / last);
@@ -277,7 +278,7 @@ static void add_loss(clq_expansion *e, uint32_t index) {
     clq_graph_add_node(e->graph, &node);
 }
 
-/* Which tensors are read. Masks of outputs are for losses alone. */
+/* Notes which tensors are wanted and read. Only losses read the masks of outputs. */
 static void note_readers(clq_expansion *e) {
     for (uint32_t i = 0; i < e->model->output_count; i++) {
         const uint32_t output = e->model->outputs[i], mask = e->model->tensors[output - 1].mask;
@@ -321,7 +322,7 @@ void clq_graph_expand(clq_graph *graph, const clq_pass_context *context) {
     clq_free(x);
 }
 
-/* What passes through a stage is sent from where it was received. */
+/* A tensor that only passes through the stage is sent from where it was received. */
 static void place_sent(clq_graph *graph, uint32_t index) {
     const clq_stage *stage = graph->stage;
     const clq_graph_value *value = clq_graph_value_at(graph, graph->sent[index]);

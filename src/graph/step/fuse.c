@@ -1,5 +1,5 @@
-/* Operations that are faster as one. A pattern is a row, in the file of what it becomes; its function looks at a node
- * and what is in front of it. A value that anybody else reads is never taken away. */
+/* Fuses operations that are faster as one. A pattern is a row (clq_fusion), in the file of what it becomes. Its
+ * function looks at a node and the nodes in front of it. A value that any other node reads is never taken away. */
 #include "graph/step/step.h"
 
 clq_node *clq_graph_sole_maker(const clq_graph *graph, clq_id id) {
@@ -15,7 +15,7 @@ static void join_all(clq_graph *graph, const clq_pass_context *context, const cl
     clq_graph_fuse_elements(graph);
 }
 
-/* In this order: what a row makes, later ones see. */
+/* The order matters: a row sees what earlier rows made. */
 void clq_graph_fuse(clq_graph *graph, const clq_pass_context *context) {
     static const clq_fusion *const rows[] = {&clq_fusion_activation, &clq_fusion_conv_pool, &clq_fusion_attention,
                                              &clq_fusion_last_activation};

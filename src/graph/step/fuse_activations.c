@@ -1,9 +1,10 @@
-/* Activations that what is in front of them applies itself. */
+/* Fuses activations into the operations in front of them, which then apply the activations themselves. */
 #include "graph/step/step.h"
 
 #include <string.h>
 
-/* An activation of a reshaped value is a reshaped activation: it moves up to what it can join. */
+/* An activation may as well stand in front of a reshape as behind it: moves it up in front of all reshapes, so that it
+ * can join the operation there. */
 static clq_node *move_above_reshapes(clq_graph *graph, clq_node *node) {
     for (clq_node *above; (above = clq_graph_sole_maker(graph, node->inputs[0])) && above->op == &clq_op_reshape;
          node = above) {
@@ -26,8 +27,8 @@ static clq_activation activation_of(const clq_node *node) {
     return clq_element_single_activation(&node->attributes.program);
 }
 
-/* What the operation in front stores passes through the activation first. last: of operations that activations join
- * behind all patterns of them. */
+/* Fuses an activation into the operation in front of it, if that applies none yet. last: into operations with
+ * CLQ_OP_JOINS_LAST; otherwise only into operations without. */
 static void join_to(clq_graph *graph, clq_node *node, bool last) {
     if (activation_of(node) == CLQ_ACTIVATION_LINEAR) return;
     if (!last) node = move_above_reshapes(graph, node);

@@ -1,4 +1,4 @@
-/* Elementwise nodes one behind the other become one: what passes between them stays in registers. */
+/* Fuses an elementwise node with the elementwise nodes in front of it: what passes between them stays in registers. */
 #include "graph/step/step.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@ typedef struct pair {
     clq_node both;
 } pair;
 
-/* The register of `first` that is stored as this value; -1: none. */
+/* The register of `first` that it stores as this value; -1: none. */
 static int register_of(const clq_node *first, clq_id value) {
     const clq_element_program *p = &first->attributes.program;
     for (unsigned i = 0; i < p->output_count; i++)
@@ -17,7 +17,8 @@ static int register_of(const clq_node *first, clq_id value) {
     return -1;
 }
 
-/* Input `i` of a node as a register of both: a new one, or one that takes the same value already; -1: no room. */
+/* The register of `both` that has input `i` of a node: one that has the same value already, or else a new one; -1:
+ * there is no room. */
 static int take_input(pair *t, const clq_node *node, unsigned i) {
     clq_element_program *p = &t->both.attributes.program;
     const struct clq_element_input input = node->attributes.program.inputs[i];
@@ -32,8 +33,8 @@ static int take_input(pair *t, const clq_node *node, unsigned i) {
     return (int)clq_element_take(p, input);
 }
 
-/* The instructions of one of the two, behind those that are there. at[i]: where register i of it is now; first_at: the
- * same of the first, or NULL for itself. */
+/* Appends the instructions of one of the two nodes. at[i]: the register of `both` that its register i becomes.
+ * first_at: `at` of the first node; NULL when the first node itself is appended. False: there is no room. */
 static bool append(pair *t, const clq_node *node, const unsigned *first_at, unsigned *at) {
     const clq_element_program *from = &node->attributes.program;
     clq_element_program *p = &t->both.attributes.program;
@@ -47,7 +48,7 @@ static bool append(pair *t, const clq_node *node, const unsigned *first_at, unsi
             continue;
         }
         if (p->instruction_count == CLQ_ELEMENT_INSTRUCTIONS) return false;
-        instruction.a = at[instruction.a]; /* those that the operation does not have are 0 */
+        instruction.a = at[instruction.a]; /* operands that the operation does not have are 0 */
         instruction.b = at[instruction.b];
         instruction.c = at[instruction.c];
         at[i] = clq_element_do(p, instruction);
@@ -55,7 +56,7 @@ static bool append(pair *t, const clq_node *node, const unsigned *first_at, unsi
     return true;
 }
 
-/* What `second` stores, and the sums of both, first those of `first`. */
+/* Adds what `second` stores, and the sums of `first` and then those of `second`. False: there is no room. */
 static bool add_results(pair *t, const unsigned first_at[], const unsigned second_at[]) {
     const clq_element_program *a = &t->first->attributes.program, *b = &t->second->attributes.program;
     clq_element_program *p = &t->both.attributes.program;
@@ -107,7 +108,8 @@ static bool same_place(const clq_graph *graph, const clq_node *a, const clq_node
            (!draws(a) || !draws(b) || a->attributes.program.seed == b->attributes.program.seed);
 }
 
-/* Whether nobody reads node n's sums before node `end`, and `end` alone, as often as it likes, reads what it stores. */
+/* Whether node `end` alone (any number of times) reads what node n stores, and neither `end` nor a node in front of it
+ * reads node n's sums. */
 static bool is_read_by_alone(const clq_graph *graph, uint32_t n, uint32_t end) {
     const clq_node *node = &graph->nodes[n];
     const size_t outputs = node->attributes.program.output_count;
@@ -129,8 +131,8 @@ static void count_inputs(const clq_graph *graph, const clq_node *node, uint32_t 
         if (node->inputs[i]) clq_graph_value_at(graph, node->inputs[i])->readers += each;
 }
 
-/* Takes the makers of node n's inputs into it, until none is left that can be. Values that several of them read have
- * one reader then. */
+/* Fuses the makers of node n's inputs into node n, until none is left that can be fused. A value that several of these
+ * nodes read then has one reader. */
 static void fuse_into(clq_graph *graph, uint32_t n) {
     for (unsigned i = 0; i < CLQ_NODE_INPUTS;) {
         const clq_id input = graph->nodes[n].inputs[i++];

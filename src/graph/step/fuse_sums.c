@@ -1,13 +1,13 @@
-/* Sums of a gradient over rows, which what stores the gradient makes, too. */
+/* Fuses the sums of a gradient over rows into the node that stores the gradient. */
 #include "graph/step/step.h"
 
-/* Sums alone, of a gradient that is stored. */
+/* Whether the node has only a sum, of a gradient that another node stores. */
 static bool is_sum(const clq_node *node) {
     const clq_element_program *p = &node->attributes.program;
     return p->output_count == 0 && p->sum_count == 1 && p->instruction_count == 1;
 }
 
-/* The sums of a gradient are made with it. */
+/* Has the node that makes a gradient make its sums, too. */
 static void join_sums(clq_graph *graph, clq_node *node, const clq_pass_context *context) {
     (void)context;
     if (!is_sum(node)) return;

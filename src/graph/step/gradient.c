@@ -1,4 +1,4 @@
-/* What changes the gradient alone: the output is the input's memory. */
+/* Operations that change the gradient alone: their output lies in the input's memory. */
 #include "graph/step/step.h"
 
 #include <stdio.h>

@@ -104,7 +104,7 @@ void clq_graph_find_uses(clq_graph *graph) {
     for (uint32_t i = 0; i < graph->sent_count; i++) clq_graph_value_at(graph, graph->sent[i])->readers++;
 }
 
-/* The value whose memory `id` is: reshapes make none of their own. */
+/* The value in whose memory `id` lies: reshapes make no memory of their own. */
 static clq_id root_of(const clq_graph *graph, clq_id id) {
     for (uint32_t n = graph->node_count; n-- > 0;)
         if (graph->nodes[n].outputs[0] == id && graph->nodes[n].op->traits & CLQ_OP_ALIAS)
@@ -112,7 +112,7 @@ static clq_id root_of(const clq_graph *graph, clq_id id) {
     return id;
 }
 
-/* The last node, in front of those of later segments. */
+/* Moves the last node in front of the nodes of later segments. */
 static void move_to_segment(clq_graph *graph) {
     uint32_t to = graph->node_count - 1;
     const clq_node last = graph->nodes[to];

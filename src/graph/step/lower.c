@@ -1,14 +1,14 @@
-/* Composites become the operations that they are short for: if they have no kernels, and for comparison. */
+/* Replaces composites by the operations that they are short for: if they have no kernels, and for comparison. */
 #include "graph/step/step.h"
 
 static bool has_kernels(const clq_node *node) { return node->op->emit && (!node->op->fits || node->op->fits(node)); }
 
-/* For comparison, a graph has no composites. Values of 16 bits would be rounded at other places. */
+/* Whether all composites are replaced, for comparison. Values of 16 bits would be rounded at other places then. */
 static bool is_compared(const clq_plan_config *config) {
     return (config->unfused_graph || config->lowered_graph) && config->activations == CLQ_F32;
 }
 
-/* What the kernels of an operation keep in float32, the operations that it is short for keep, too. */
+/* If the kernels of an operation keep values in float32, the operations that it is short for do so, too. */
 static void keep_wide(clq_graph *graph, const clq_node *node) {
     if (!(node->op->traits & CLQ_OP_WIDE)) return;
     for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++)
@@ -17,8 +17,8 @@ static void keep_wide(clq_graph *graph, const clq_node *node) {
         if (node->outputs[i]) clq_graph_value_at(graph, node->outputs[i])->wide = true;
 }
 
-/* If a composite's output is not kept for backward, neither is what it was made from within: as of one with kernels,
- * whose second run makes all its outputs. */
+/* If a composite's output is marked to be computed again, so are all values inside its expansion. This is as with
+ * kernels, whose second run makes all outputs of the composite. */
 static void keep_marks(clq_graph *graph, const clq_node *node, uint32_t values) {
     bool marked = false;
     for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++)
@@ -27,7 +27,7 @@ static void keep_marks(clq_graph *graph, const clq_node *node, uint32_t values) 
         clq_graph_value_at(graph, id)->recompute = true;
 }
 
-/* Whether the node was replaced. */
+/* Replaces the node if it has to be replaced. Gives whether it was. */
 static bool lower_node(clq_graph *graph, const clq_node *node, bool compares) {
     const bool runs = has_kernels(node);
     const uint32_t values = graph->value_count;

@@ -25,7 +25,7 @@ static bool moments_store(const clq_list *list, const clq_node *node, unsigned v
 }
 const clq_operation clq_op_moments = {.name = "moments", .stores = moments_store, .emit = emit_moments};
 
-/* inputs: moments, gamma, moving mean, moving variance; outputs: statistics, and the moving ones, where they were */
+/* inputs: moments, gamma, moving mean, moving variance; outputs: statistics, and the new moving ones, in place */
 static void emit_statistics(clq_emission *e) {
     const clq_normalisation *n = &e->node->attributes.normalise;
     clq_normalise_statistics(e->list, &n->problem, e->in[0], clq_step_sum_ranks(&n->exchange), e->in[1], e->in[2],
@@ -46,7 +46,7 @@ clq_id clq_add_channel_rows(clq_graph *graph, const clq_node *node, size_t rows,
         graph, &(clq_graph_value){.name = name, .dtype = CLQ_F32, .shape = shape, .elements = rows * channels});
 }
 
-/* Of the global batch: what ranks have added up. */
+/* The corrections of the global batch: the sum of all ranks' corrections. */
 static clq_id add_corrections(clq_graph *graph, const clq_node *sums) {
     clq_node node = clq_graph_backward_node(sums, &clq_op_normalise_corrections,
                                             CLQ_IDS(sums->inputs[2], sums->outputs[0], sums->outputs[1]));
@@ -54,7 +54,7 @@ static clq_id add_corrections(clq_graph *graph, const clq_node *sums) {
     return clq_add_all_reduce(graph, sums, clq_graph_add_node(graph, &node), &sums->attributes.normalise.exchange);
 }
 
-/* inputs: x, statistics, beta, and gamma, which the statistics hold already: its gradient belongs here */
+/* inputs: x, statistics, beta, gamma. The statistics hold gamma already: it is an input to get its gradient here. */
 static void normalise_gradient(clq_derivation *d) {
     const clq_id *in = d->node.inputs;
     clq_node sums = clq_graph_backward_node(&d->node, &clq_op_normalise_sums, CLQ_IDS(in[0], d->dy[0], in[1]));

@@ -96,8 +96,8 @@ static double dense_work(const clq_node *node) {
 }
 static clq_activation *dense_activation(clq_node *node) { return &node->attributes.dense.activation; }
 
-/* Parts of the kernel's columns, and of the bias, make the same columns of whole rows. Parts of its rows make, of the
- * same columns of x, a summand of whole rows. */
+/* A part of the kernel's columns and of the bias makes, from whole x, the same columns of the output. A part of the
+ * kernel's rows makes, from the same columns of x, a summand of the whole output. */
 static bool dense_split(clq_split *s) {
     const clq_dense_problem *p = &s->node->attributes.dense;
     clq_split_group(s, s->in[0] ? p->in : p->out);
@@ -110,7 +110,7 @@ static bool dense_split(clq_split *s) {
            (!s->node->inputs[2] || clq_split_set(&s->in[2], p->out));
 }
 static size_t dense_begins(const clq_node *node) { return node->attributes.dense.out; }
-/* Its bias and activation, behind the sum. */
+/* The bias and the activation, which come behind the sum over ranks. */
 static clq_node finish_of(const clq_node *dense) {
     clq_node node = clq_graph_node_like(dense, &clq_op_elementwise, dense->segment, CLQ_IDS(0, dense->inputs[2]));
     clq_element_program *p = &node.attributes.program;
@@ -208,7 +208,8 @@ const clq_operation clq_op_grouped_gradient = {
 
 /* ---- transposed convolutions: each is the gradient of a convolution by its input ---- */
 
-/* inputs: x, w, dy: the convolution of dy, and the gradient of its weights where dy came in and x comes out */
+/* inputs: x, w, dy. dx is the convolution of dy. dw is the gradient of this convolution's weights, with dy as its input
+ * and x as the gradient of its output. */
 static void conv2d_transpose_gradient(clq_derivation *d) {
     clq_add_product_gradients(d, &clq_op_conv2d_transpose_gradient,
                               CLQ_IDS(d->node.inputs[0], d->node.inputs[1], d->dy[0]));
@@ -270,7 +271,7 @@ const clq_operation clq_op_pool2d_gradient = {
 
 /* ---- softmax ---- */
 
-/* inputs: y, dy; outputs: dz, and db where the sums over rows are wanted */
+/* inputs: y, dy; outputs: dz, and db if the sums over rows are wanted */
 static void softmax_gradient(clq_derivation *d) {
     clq_add_gradient(d, &clq_op_softmax_gradient, CLQ_IDS(d->node.outputs[0], d->dy[0]));
 }
@@ -299,12 +300,12 @@ const clq_operation clq_op_softmax_gradient = {
 
 /* ---- loss, norms and update ---- */
 
-/* The kernel makes it with the loss. */
+/* The kernel of the loss makes the gradient, too. */
 static void loss_gradient(clq_derivation *d) {
     d->node.outputs[1] = d->dx[0] = clq_graph_add_gradient(d->graph, d->node.inputs[0]);
 }
-/* inputs: x, labels, the state of the loss scale, or none, and with steps that do not count their mask, how many
- * count, and how many there are; outputs: metrics, dx */
+/* inputs: x; labels; the state of the loss scale, or none; and if some steps do not count: their mask, how many steps
+ * count, and how many steps there are. Outputs: metrics, dx. */
 static void emit_loss(clq_emission *e) {
     const struct clq_loss_attributes *loss = &e->node->attributes.loss;
     clq_loss_and_metrics(e->list, &loss->problem,
@@ -336,15 +337,16 @@ static void emit_squares(clq_emission *e) {
 enum { TABLE_TYPES = CLQ_OP_TYPE(CLQ_I32) };
 const clq_operation clq_op_squares = {.name = "squares", .types = TABLE_TYPES, .emit = emit_squares};
 
-/* inputs: squares, state of the loss scale; outputs: squares of the gradient itself, where they were; what takes the
- * scale off */
+/* inputs: squares, state of the loss scale; outputs: squares of the unscaled gradient, in place; the factor that takes
+ * the scale off */
 static void emit_take_scale_off(clq_emission *e) {
     clq_take_scale_off(e->list, input_of(e, 0)->elements, &e->node->attributes.scaling, e->in[0], e->in[1], e->out[1]);
 }
 const clq_operation clq_op_take_scale_off = {
     .name = "take_scale_off", .traits = CLQ_OP_ALIAS, .types = TABLE_TYPES, .emit = emit_take_scale_off};
 
-/* inputs: squares, table of blocks, and what takes a scale off, or none. Output: one factor, or one for each block. */
+/* inputs: squares, table of blocks, and the factor that takes a scale off, or none. Output: one factor, or one for each
+ * block. */
 static void emit_clip(clq_emission *e) {
     const clq_clip *clip = &e->node->attributes.clip;
     const clq_blocks blocks = blocks_of(e, 1, clq_graph_value_at(e->graph, e->node->outputs[0])->elements);
@@ -355,7 +357,7 @@ static void emit_clip(clq_emission *e) {
 }
 const clq_operation clq_op_clip = {.name = "clip", .types = TABLE_TYPES, .emit = emit_clip};
 
-/* The output, outside of the step, is read as well. */
+/* The launch reads its output, too, whose memory lies outside of the step. */
 static void emit_accumulate(clq_emission *e) { clq_accumulate(e->list, input_of(e, 0)->elements, e->in[0], e->out[0]); }
 const clq_operation clq_op_accumulate = {.name = "accumulate", .emit = emit_accumulate};
 
@@ -373,7 +375,7 @@ static void emit_ratios(clq_emission *e) {
 }
 const clq_operation clq_op_ratios = {.name = "ratios", .types = TABLE_TYPES, .emit = emit_ratios};
 
-/* inputs: as of clq_graph_add_update. Parameters and slots are written where they are. */
+/* inputs: as in clq_graph_add_update. Parameters and slots are updated in place. */
 static clq_update_arenas arenas_of(const clq_emission *e) {
     clq_update_arenas arenas = {.w = e->in[CLQ_UPDATES_PARAMETERS],
                                 .g = e->in[CLQ_UPDATES_GRADIENTS],

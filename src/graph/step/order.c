@@ -1,11 +1,11 @@
-/* In which order a graph's nodes run where some values are made again, and how much memory lives at which time. */
+/* The order in which a graph's nodes run if some values are made again, and how much memory lives at which time. */
 #include "graph/step/recompute.h"
 
 #include <string.h>
 
 /* ---- the graph ---- */
 
-/* Of a sample, by shapes alone: operations. */
+/* The operations of a node for one sample, estimated from the shapes alone. */
 static double work_of(const clq_graph *graph, const clq_node *node) {
     double bytes = 0;
     for (unsigned i = 0; i < CLQ_NODE_INPUTS + CLQ_NODE_OUTPUTS; i++) {
@@ -16,7 +16,7 @@ static double work_of(const clq_graph *graph, const clq_node *node) {
     return (node->op->work ? node->op->work(node) : 0) + (node->op->emit ? CLQ_OPERATIONS_PER_BYTE * bytes : 0);
 }
 
-/* Backward reads what forward wrote: of all samples together it is small, and stays. */
+/* A value that is one for all samples is small, and always stays for backward to read. */
 static void note_values(clq_recomputation *r) {
     for (clq_id id = 1; id <= r->values; id++) {
         const clq_graph_value *value = clq_graph_value_at(r->graph, id);
@@ -77,7 +77,7 @@ bool clq_recomputation_may_drop(const clq_recomputation *r, clq_id id) {
     return s->root == id && s->maker && s->maker <= r->forward && s->read && !s->stays;
 }
 
-/* What is read in forward alone is not there any more, unless it cannot be made again. */
+/* A value that only forward reads is gone in backward, unless it stays in any case. */
 bool clq_recomputation_has(const clq_recomputation *r, clq_id id) {
     const struct clq_stored *root = &r->stored[r->stored[id].root];
     return root->stays || (root->read && !root->dropped);
@@ -95,7 +95,7 @@ static unsigned output_of(const clq_node *node, clq_id id) {
     return i;
 }
 
-/* In front of a node of backward that reads it. */
+/* Adds entries that make the value again, in front of a node of backward that reads it. */
 static void make_again(clq_recomputation *r, clq_id id) {
     const uint32_t maker = r->stored[id].maker;
     if (!maker || maker > r->forward || r->again[id] || clq_recomputation_has(r, id)) return;
@@ -154,7 +154,7 @@ static double bytes_of(const clq_recomputation *r, clq_id id) {
     return r->stored[id > r->values ? id - r->values : id].bytes;
 }
 
-/* Which memory values have, and until when. */
+/* Finds which memory values have, and until when. */
 static void find_lives(clq_recomputation *r) {
     clq_recomputation_begin(r);
     for (clq_id id = 0; id <= 2 * r->values; id++) {
@@ -174,14 +174,14 @@ static void find_lives(clq_recomputation *r) {
     }
 }
 
-/* As emit.c decides it: the output lies where the input was. */
+/* Whether the output takes the memory of the input, as emit.c decides it. */
 static bool overwrites(const clq_recomputation *r, const clq_ordered_node *node, uint32_t entry) {
     if (!node->op->overwrites) return false;
     const clq_id x = r->memory[node->inputs[node->op->overwrites - 1]], y = node->outputs[0];
     return y && r->memory[y] == y && r->last[x] == entry && bytes_of(r, x) > 0 && bytes_of(r, x) == bytes_of(r, y);
 }
 
-/* The bytes of what ends with an entry, each once. */
+/* The bytes of all memory that the entry uses last, each counted once. */
 static double ending(const clq_recomputation *r, const clq_ordered_node *node, uint32_t entry) {
     clq_id seen[CLQ_NODE_INPUTS + CLQ_NODE_OUTPUTS];
     unsigned count = 0;
@@ -198,7 +198,7 @@ static double ending(const clq_recomputation *r, const clq_ordered_node *node, u
     return bytes;
 }
 
-/* Each output has the work of its node. Those that nobody reads may not be there. */
+/* Every output has the work of its node. Outputs that nobody reads may be missing. */
 static double work_again(const clq_recomputation *r, const clq_ordered_node *node) {
     unsigned i = 0;
     while (!node->outputs[i]) i++;

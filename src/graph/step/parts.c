@@ -1,9 +1,9 @@
-/* Nodes that expansions are made of, one after the other. */
+/* Helpers that add the nodes of expansions, one after the other. */
 #include "graph/step/parts.h"
 
 #include "graph/model.h"
 
-/* What input 0 is one of for each sample makes a value that is one, too; without inputs it is. */
+/* A value is per sample if input 0 is, or if there are no inputs. */
 static clq_graph_value value_of(const clq_parts *p, const clq_node *node, const clq_shape *shape) {
     return (clq_graph_value){.name = p->name,
                              .dtype = CLQ_F32,
@@ -40,7 +40,7 @@ clq_id clq_part_zeros(const clq_parts *p, clq_shape shape) {
     return clq_part_add(p, node, shape);
 }
 
-/* A program whose registers 0, and 1 if y is not 0, are x and y; for others to complete. */
+/* A node whose program has x as register 0, and y as register 1 if y is not 0. The caller completes the program. */
 static clq_node elements_of(const clq_parts *p, clq_id x, clq_id y) {
     clq_node node = clq_part_node(p, &clq_op_elementwise, CLQ_IDS(x, y));
     (void)clq_element_take(&node.attributes.program, clq_each_element);
@@ -48,7 +48,7 @@ static clq_node elements_of(const clq_parts *p, clq_id x, clq_id y) {
     return node;
 }
 
-/* The program stores register `from`. */
+/* Adds the node, whose program stores register `from`. */
 static clq_id add_elements(const clq_parts *p, clq_node *node, unsigned from) {
     clq_element_program *program = &node->attributes.program;
     program->outputs[program->output_count++].from = from;

@@ -2,21 +2,21 @@
  * the loss reads and writes stays f32, and so do softmaxes, sums over replicas, statistics, and all gradients of
  * variables.
  *
- * A value has 16 bits where every kernel that reads or writes it can do so. A value that backward reads again, which
- * holds memory for long, has 16 bits in any case: where a kernel cannot read or write these, a cast stands between,
- * with an f32 value that lives from one node to the next. */
+ * A value has 16 bits if every kernel that reads or writes it can take 16 bits. A value that backward reads again holds
+ * memory for long, so it has 16 bits even if some kernel cannot take them. Then a cast stands between the value and
+ * that kernel, with an f32 value that lives only from one node to the next. */
 #include "graph/step/step.h"
 
 #include <string.h>
 
-/* What is known of the values that have one memory, by the first of them. */
+/* What is known of the values that share one memory. The first of them, the root, has the entry. */
 typedef struct known {
-    clq_id root;  /* the first, by value */
-    bool stays;   /* f32 */
-    bool exact;   /* f32, and so is what it is computed from */
+    clq_id root;  /* of any value: the first that has its memory */
+    bool stays;   /* it stays f32 */
+    bool exact;   /* it stays f32, and so does what it is computed from */
     bool taken;   /* all kernels take 16 bits */
     bool kept;    /* made in forward, and read in backward */
-    bool forward; /* made there */
+    bool forward; /* made in forward */
 } known;
 
 typedef struct narrowing {
@@ -26,7 +26,7 @@ typedef struct narrowing {
     known *values; /* by id */
 } narrowing;
 
-/* Whether the emission makes the value's memory, of a size that the graph does not know, from input 0. */
+/* Whether `emit` makes the value's memory from input 0, in a size that the graph does not know. */
 static bool is_made(const clq_node *node, unsigned i) {
     return i >= CLQ_NODE_INPUTS && node->op->makes >> (i - CLQ_NODE_INPUTS) & 1;
 }
@@ -40,7 +40,8 @@ static bool readers_take(const narrowing *t, clq_id id) {
     return true;
 }
 
-/* Whether value `i` of the node may have 16 bits. What is made of input 0 has its type, and cannot be cast. */
+/* Whether value `i` of the node may have 16 bits. An output that `emit` makes from input 0 has the type of input 0, and
+ * cannot be cast. */
 static bool takes(const narrowing *t, const clq_node *node, unsigned i) {
     for (unsigned k = 0; k < CLQ_NODE_OUTPUTS && i == 0; k++)
         if (node->op->makes >> k & 1 && node->outputs[k] && !readers_take(t, node->outputs[k])) return false;
@@ -55,7 +56,7 @@ static void note_use(narrowing *t, const clq_node *node, unsigned i) {
     if (i < CLQ_NODE_INPUTS && node->segment == CLQ_SEGMENT_BACKWARD) of->kept = of->forward;
 }
 
-/* Last to first, so that readers come before what makes their inputs. */
+/* Goes from the last node to the first, so that readers come before the nodes that make their inputs. */
 static void note_exact(narrowing *t) {
     for (uint32_t n = t->graph->node_count; n-- > 0;) {
         const clq_node *node = &t->graph->nodes[n];
@@ -115,7 +116,7 @@ static void add_cast(const narrowing *t, const clq_node *like, clq_id from, clq_
     clq_graph_add_node(t->graph, &node);
 }
 
-/* The node with f32 values in place of those that it does not take. */
+/* Adds the node with casts: it gets f32 values in place of those that it cannot take. */
 static void add_with_casts(const narrowing *t, clq_node node) {
     const clq_node before = node;
     for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++) {

@@ -5,8 +5,8 @@
 
 static void repeat_gradient(clq_derivation *d) { clq_add_gradient(d, &clq_op_reduce, CLQ_IDS(d->dy[0])); }
 static void emit_repeat(clq_emission *e) { clq_repeat(e->list, &e->node->attributes.repeat, e->in[0], e->out[0]); }
-/* Whether runs end within what is repeated as it is; else they are several of these. narrow, wide: the runs of what is
- * repeated, and of what there is then; 0: not known. */
+/* Whether a run is a part of the `inner` numbers that are repeated as a whole. Otherwise, a run is several times these
+ * numbers. narrow, wide: the runs of the value without and with repetitions; 0: not known. */
 static bool is_inside(const clq_repeat_problem *p, size_t narrow, size_t wide) {
     return (narrow && p->inner % narrow == 0) || (wide && p->inner % wide == 0);
 }
@@ -19,7 +19,7 @@ static bool split_repeated(clq_split *s, size_t narrow, size_t wide, unsigned at
     units[at_wide] = inside ? 1 : p->repeats * p->inner;
     return clq_split_in_units(s, units);
 }
-/* Ranks may also have some of the repetitions each, of what is whole, as of a key that several heads share. */
+/* Ranks may also have some of the repetitions each of a value that is whole, such as a key that several heads share. */
 static bool is_shared(const clq_split *s) {
     const clq_repeat_problem *p = &s->node->attributes.repeat;
     return !s->in[0] && p->repeats > 1 && s->out[0] == p->repeats * p->inner;
@@ -78,12 +78,12 @@ static size_t pitch_of(const clq_arrangement *a, unsigned d) {
     for (unsigned k = d + 1; k < a->rank; k++) pitch *= a->axes[k].out;
     return pitch;
 }
-/* The runs of a value of which one place along the axis is `pitch` numbers: how many places they have. 0: they end
- * within one, or somewhere else. */
+/* How many places along an axis a run has, if one place has `pitch` numbers, and the axis `all` places. 0: the run is
+ * not made of whole places, or the axis not of whole runs. */
 static size_t places_of(size_t run, size_t pitch, size_t all) {
     return run % pitch == 0 && all % (run / pitch) == 0 ? run / pitch : 0;
 }
-/* Along an axis that is taken as it is, whatever the others are. */
+/* Whether the values are split along axis d. This axis must be taken as it is; the others need not be. */
 static bool is_split_along(const clq_split *s, unsigned d) {
     const clq_arrangement *a = &s->node->attributes.arrangement;
     const clq_arranged_axis *axis = &a->axes[d];
@@ -172,7 +172,7 @@ static void emit_slice(clq_emission *e) {
     clq_copy_channels(e->list, p->rows, width, slice_of(p, p->part), (clq_slice_of_channels){width, 0}, e->in[0],
                       e->out[0]);
 }
-/* Only as a gradient: it has none of its own. */
+/* It is used only as a gradient, so it has no gradient of its own. */
 const clq_operation clq_op_slice = {.name = "slice", .stores = clq_stores_all, .emit = emit_slice};
 
 /* ---- place: a slice becomes whole rows, with zeros where the others are ---- */

@@ -1,16 +1,16 @@
-/* Recomputation (gradient checkpointing; Chen et al., "Training deep nets with sublinear memory cost", 2016): what
- * forward made and backward reads is not kept, but made again by a second run of the node, from what is kept, in front
- * of the first node of backward that reads it. So its memory is free between its last reader in forward and that place.
- * A second run has the inputs and attributes of the first: it makes the same bits. Each value is made again once at
- * most, and lives until its last reader then. What has side effects, as moving statistics and exchanges, runs once
- * (CLQ_OP_AGAIN tells what may run twice). */
+/* Recomputation (gradient checkpointing; Chen et al., "Training deep nets with sublinear memory cost", 2016). Some
+ * values that forward makes and backward reads are not kept. A second run of their node makes them again, from values
+ * that are kept, in front of the first node of backward that reads them. So their memory is free between their last
+ * reader in forward and that place. A second run has the inputs and attributes of the first, so it makes the same bits.
+ * Each value is made again at most once, and lives until its last reader then. Nodes with side effects, such as moving
+ * statistics and exchanges, run only once (CLQ_OP_AGAIN tells which operations may run twice). */
 #include "graph/step/recompute.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-/* The values that are made again: new[id], 0 for the others. */
+/* Adds a new value, new[id], for each output of a node that runs again; new[id] is 0 for all other values. */
 static void add_values(clq_graph *graph, const clq_recomputation *r, clq_id *new) {
     for (clq_id id = 1; id <= r->values; id++) {
         const uint32_t maker = r->stored[id].maker;

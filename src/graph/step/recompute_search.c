@@ -1,8 +1,9 @@
-/* Which of the values that backward reads are kept, and which are computed again. The search drops the value that takes
- * the most bytes away for the least work, until the rest fits (a greedy form of what Jain et al., "Checkmate", 2020,
- * solve exactly). What is compared is not the peak alone, which one value less seldom lowers, but all bytes above the
- * limit, at every time. Bytes are by lifetime, without what kernels need for themselves and without gaps: what a plan
- * really takes is known once it is placed, and whoever has a limit for that sets another one here (plan.c). */
+/* Decides which of the values that backward reads are kept, and which are computed again. In each round, the search
+ * drops the value that frees the most bytes for the least work, until the rest fits (a greedy form of what Jain et al.,
+ * "Checkmate", 2020, solve exactly). It does not compare the peak alone, which one dropped value seldom lowers, but the
+ * bytes above the limit, added up over all times. Bytes are counted by lifetimes, without the memory that kernels need
+ * for themselves and without gaps. What a plan really takes is known only once it is placed. So plan.c lowers the limit
+ * here until the placement fits. */
 #include "graph/step/recompute.h"
 
 #include <math.h>
@@ -25,7 +26,7 @@ static double find_gain(clq_recomputation *r, clq_id id, double limit, const clq
     return (before->excess - after.excess) / CLQ_MAX(after.work - before->work, 1.0);
 }
 
-/* 0: none is left. */
+/* The value whose gain, as it was last found, is the largest; 0: none is left to drop. */
 static clq_id most_promising(const clq_recomputation *r, const gain *gains) {
     clq_id best = 0;
     for (clq_id id = 1; id <= r->values; id++)
@@ -36,7 +37,7 @@ static clq_id most_promising(const clq_recomputation *r, const gain *gains) {
 }
 
 /* The value with the largest gain; 0: no value has any. A gain that was found in an earlier round is seldom larger now,
- * so that as a rule few have to be found anew. */
+ * so as a rule only few gains have to be found anew. */
 static clq_id next_drop(clq_recomputation *r, gain *gains, uint32_t round, double limit,
                         const clq_recompute_cost *before) {
     for (;;) {
@@ -47,7 +48,7 @@ static clq_id next_drop(clq_recomputation *r, gain *gains, uint32_t round, doubl
     }
 }
 
-/* Keeps what need not be dropped, the most work first. Gives the work that is left. */
+/* Keeps values that need not be dropped after all, those with the most work first. Gives the work that is left. */
 static double keep_again(clq_recomputation *r, double peak) {
     double work = clq_recomputation_cost(r, peak).work, most = (double)INFINITY;
     for (;;) {
@@ -88,7 +89,7 @@ clq_status clq_recomputation_fit(clq_recomputation *r, double limit) {
     return CLQ_OK;
 }
 
-/* By halving the range of limits. */
+/* Searches by halving the range of limits. */
 clq_status clq_recomputation_least(clq_recomputation *r) {
     enum { HALVINGS = 8 };
     drop_marked(r);

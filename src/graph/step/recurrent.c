@@ -23,7 +23,7 @@ static void add_sums(clq_derivation *d, clq_id both) {
     clq_graph_add_node(d->graph, &node);
 }
 
-/* The weights' gradient: a product of all steps of all samples. */
+/* The weights' gradient: one product over all steps of all samples. */
 static void add_product(clq_derivation *d, clq_id before, clq_id slopes, size_t rows) {
     const clq_recurrent_problem *p = &d->node.attributes.recurrent;
     clq_node node = clq_graph_node_like(&d->node, &clq_op_dense_gradient, CLQ_SEGMENT_BACKWARD,
@@ -88,14 +88,14 @@ typedef struct steps {
     const clq_recurrent_problem *p;
     size_t gates;
     clq_id u[GATES_MOST], bias[2][GATES_MOST]; /* of each gate; 0: no bias */
-    clq_id drops[GATES_MOST];                  /* factors of the state; 0: none */
-    clq_id z[GATES_MOST];                      /* of the step */
+    clq_id drops[GATES_MOST];                  /* of each gate: factors of the state; 0: none */
+    clq_id z[GATES_MOST];                      /* what the step's input gives each gate */
     clq_id h, c;
 } steps;
 
 static clq_shape units_of(const steps *s) { return CLQ_SHAPE(s->p->units); }
 
-/* What the gates have of their own, and the state at first. */
+/* Takes apart what each gate has of its own, and sets the first state. */
 static steps begin(clq_graph *graph, const clq_node *node) {
     const clq_recurrent_problem *p = &node->attributes.recurrent;
     const clq_id *in = node->inputs;
@@ -116,7 +116,7 @@ static clq_id two(const steps *s, clq_element_op op, clq_id a, clq_id b) {
     return clq_part_combine(&s->parts, op, a, b);
 }
 
-/* What step t's input gives each gate. */
+/* Sets what step t's input gives each gate. */
 static void take_step(steps *s, size_t t) {
     const size_t units = s->p->units, width = s->gates * units;
     const clq_id all = clq_part_run(&s->parts, s->parts.of->inputs[Z], t * width, CLQ_SHAPE(s->gates, units));
@@ -126,7 +126,7 @@ static void take_step(steps *s, size_t t) {
     }
 }
 
-/* What a state gives gate g. reset (or 0): what is left of it. */
+/* What the state gives gate g. reset: the factors by which the state is reset first; 0: none. */
 static clq_id multiply(const steps *s, unsigned g, clq_id reset) {
     clq_id x = s->h;
     if (s->drops[g]) x = two(s, CLQ_ELEMENT_MULTIPLY, x, s->drops[g]);
@@ -167,7 +167,7 @@ static void step_cell(steps *s) {
     }
 }
 
-/* now if the step counts, else before. before 0: 0. */
+/* `now` if the step counts, otherwise `before`; before 0: zeros. */
 static clq_id choose(const steps *s, clq_id counts, clq_id now, clq_id before) {
     clq_node node = clq_part_node(&s->parts, &clq_op_elementwise, CLQ_IDS(counts, now, before));
     clq_element_program *p = &node.attributes.program;
@@ -180,7 +180,7 @@ static clq_id choose(const steps *s, clq_id counts, clq_id now, clq_id before) {
     return clq_part_add(&s->parts, node, units_of(s));
 }
 
-/* What step t shows in the sequence. */
+/* Computes step t, and gives what it shows in the sequence. */
 static clq_id go_on(steps *s, size_t t) {
     const clq_id h = s->h, c = s->c, mask = s->parts.of->inputs[MASK];
     take_step(s, t);
@@ -210,7 +210,7 @@ static bool lower(clq_graph *graph, const clq_node *node) {
     return true;
 }
 
-/* States of many steps gather errors: all values are f32. */
+/* Errors add up in a state over many steps, so all values are f32. */
 const clq_operation clq_op_recurrent = {.name = "recurrent",
                                         .traits = CLQ_OP_WIDE | CLQ_OP_AGAIN,
                                         .differentiate = gradient,

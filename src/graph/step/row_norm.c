@@ -1,4 +1,4 @@
-/* Normalisation of rows by themselves. */
+/* Normalisation of rows, each by its own statistics. */
 #include "graph/step/parts.h"
 
 /* Samples' values may have 16 bits; statistics and what is by channel may not. */
@@ -25,7 +25,7 @@ static void gradient(clq_derivation *d) {
         if (d->wants[i]) back.outputs[i] = d->dx[i] = clq_graph_add_gradient(d->graph, in[i]);
     clq_graph_add_node(d->graph, &back);
 }
-/* inputs: x, gamma, beta; outputs: y, and statistics where they are kept */
+/* inputs: x, gamma, beta; outputs: y, and statistics if they are kept */
 static void emit(clq_emission *e) {
     clq_row_norm_forward(e->list, &e->node->attributes.row_norm, e->in[0], e->in[1], e->in[2], e->out[0], e->out[1]);
 }
@@ -37,8 +37,8 @@ static clq_shape shape_of(const clq_row_norm_problem *p) {
     return CLQ_SHAPE(p->outer * p->positions, p->groups * p->width);
 }
 
-/* Means over rows, (outer, groups); or back: one for each element of its row. The two ways take a row's axes, positions
- * and width, in turn. */
+/* Means over rows, (outer, groups). back: the opposite, repeats such numbers for each element of their row. Both ways
+ * take a row's axes, positions and width, one after the other. */
 static clq_id over_rows(const clq_parts *parts, const clq_row_norm_problem *p, clq_id x, bool back) {
     const clq_repeat_problem axes[] = {{.outer = p->outer * p->positions * p->groups, .repeats = p->width, .inner = 1},
                                        {.outer = p->outer, .repeats = p->positions, .inner = p->groups}};
@@ -90,7 +90,7 @@ static bool lower(clq_graph *graph, const clq_node *node) {
     return true;
 }
 
-/* What is normed together stays whole. */
+/* Numbers that are normed together stay together. */
 static bool split(clq_split *s) {
     const clq_row_norm_problem *p = &s->node->attributes.row_norm;
     const size_t unit = p->positions * p->groups * p->width;

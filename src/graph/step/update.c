@@ -1,5 +1,5 @@
-/* The end of a step: the norms of the gradient, what clips it, and the update of all parameters at once, over flat
- * arenas. */
+/* The end of a step: the norms of the gradient, the factors that clip it, and the update of all parameters at once,
+ * over flat arenas. */
 #include "graph/step/step.h"
 
 static clq_id add_arena(clq_graph *graph, const char *name, const clq_pass_context *context, clq_home home,
@@ -29,7 +29,8 @@ clq_id clq_graph_add_scaling(clq_graph *graph) {
     return add_row(graph, "loss scale", CLQ_I32, CLQ_SCALING_INTS, CLQ_HOME_SCALING);
 }
 
-/* Sums of squares, by variable. Where an update goes by them, those of all ranks together. */
+/* Sums of squares of the gradient, by variable. They are sums over all ranks if an update needs that, or `measures_all`
+ * is set. */
 static clq_id add_norms(clq_graph *graph, const clq_pass_context *context, clq_id gradients, clq_id table) {
     clq_node node = {
         .op = &clq_op_squares, .scope = "norms", .segment = CLQ_SEGMENT_NORM, .inputs = {gradients, table}};
@@ -40,7 +41,7 @@ static clq_id add_norms(clq_graph *graph, const clq_pass_context *context, clq_i
     return clq_add_all_reduce(graph, &node, squares, &context->config->norm_parts);
 }
 
-/* off: what takes a scale off; 0: none. */
+/* off: the factor that takes a scale off; 0: none. */
 static clq_id add_clip(clq_graph *graph, const clq_pass_context *context, clq_id squares, clq_id table, clq_id off) {
     const clq_clip *clip = &context->config->update_options.clip;
     const size_t blocks = clq_values_count(context->arena_dtype, context->arena_bytes) / CLQ_UPDATE_BLOCK;
@@ -53,8 +54,9 @@ static clq_id add_clip(clq_graph *graph, const clq_pass_context *context, clq_id
     return node.outputs[0];
 }
 
-/* The first pass of an optimizer with a trust ratio, which reads what its update reads, and what the second goes by: of
- * each block the ratio of its variable. Sums over ranks where these have parts of variables. */
+/* Adds the first pass of optimizers with a trust ratio, which reads what the update reads. Gives what the second pass
+ * needs: for each block, the ratio of its variable. If ranks have parts of variables, their squares are summed over
+ * ranks. */
 static clq_id add_ratios(clq_graph *graph, const clq_pass_context *context, const clq_node *update) {
     const clq_id table = add_table(graph, context, true);
     const size_t blocks = clq_values_count(context->arena_dtype, context->arena_bytes) / CLQ_UPDATE_BLOCK;
@@ -72,7 +74,8 @@ static clq_id add_ratios(clq_graph *graph, const clq_pass_context *context, cons
     return clq_graph_add_node(graph, &node);
 }
 
-/* What the gradient is taken times: by what clips it, by its scale, or by both; 0: as it is. */
+/* The factors that the update multiplies the gradient by: those that clip it, the one that takes its scale off, or both
+ * in one. 0: there are none. */
 static clq_id add_factors(clq_graph *graph, const clq_pass_context *context, clq_id squares, clq_id table) {
     const clq_update_options *options = &context->config->update_options;
     clq_id off = 0;

@@ -1,7 +1,7 @@
 /* Images with their places moved at random. */
 #include "graph/step/step.h"
 
-/* inputs: x, draws. What is drawn is drawn from the samples alone. */
+/* inputs: x, draws. There is no gradient: only samples, which need none, may be transformed in training. */
 static void gradient(clq_derivation *d) {
     clq_graph_fail(d->graph,
                    clq_fail(CLQ_ERROR_UNSUPPORTED,
