@@ -87,11 +87,10 @@ typedef struct clq_plan_config {
     /* NORM and UPDATE are empty: the code that adds up the replicas' gradients also measures the sum, and runs `update`
      * in its own memory or by another plan. The weights have a gradient, and need no optimizer slots. */
     bool updated_elsewhere;
-    /* The plan adds up gradients over several runs. The parameter `sum_factor` controls a run. 0, in the first run: the
-     * run overwrites the gradient's arena. 1, in the next runs: the run adds to the arena. In the last run it is the
-     * factor that makes the mean of the sum. If all runs give a sample the same weight (`scale`), the mean is exact,
-     * whatever the number of samples in each run. So an exchange or an update can take the result for the gradient of
-     * one batch. */
+    /* The plan adds up gradients over several runs. The parameter `sum_factor` controls a run. In the first run it is
+     * 0, and the run overwrites the gradient's arena. In the next runs it is 1. In the last run it is the factor that
+     * makes the mean of the sum. If all runs give a sample the same weight (`scale`), the mean is exact, whatever the
+     * number of samples in each run. So an exchange or an update can take the result for the gradient of one batch. */
     bool accumulates;
     uint32_t metric_slots;            /* rows of the metrics buffer; at least 1 */
     clq_matmul_precision precision;   /* of products */
@@ -103,12 +102,13 @@ typedef struct clq_plan_config {
     bool lowered_graph;  /* for comparison: with these passes, but each composite is replaced by the operations that it
                             is short for */
     bool fused_launches; /* as of clq_list_set_fused */
-    /* A plan over the same weights that never runs at the same time, or NULL. The new plan uses its memory for samples,
-     * labels, outputs, metrics and activations, as far as the sizes fit, in place of own memory. It must outlive the
-     * new plan. */
+    /* A plan over the same weights that never runs at the same time, or NULL. As far as the sizes fit, the new plan
+     * uses that plan's memory for samples, labels, outputs, metrics and activations, in place of memory of its own.
+     * That plan must outlive the new plan. */
     const struct clq_plan *beside;
-    /* A plan with as many rows of metrics. The new plan uses its metrics buffer, as plans for the micro-batches of one
-     * step do. It must outlive the new plan. NULL: the new plan's own buffer, or the buffer of `beside`. */
+    /* A plan with as many rows of metrics. The new plan uses that plan's metrics buffer, as plans for the micro-batches
+     * of one step do. That plan must outlive the new plan. NULL: the new plan has its own buffer, or the buffer of
+     * `beside`. */
     const struct clq_plan *metrics_of;
     /* The stage of the weights that clq_plan_create_alone makes. clq_plan_create takes the stage of its weights
      * instead. If a stage has the model's input, its plan has samples. If it has an output of the model, its plan has
@@ -155,8 +155,8 @@ clq_status clq_plan_create_alone(const clq_model *model, clq_device *device, con
                                  clq_plan **out);
 void clq_plan_destroy(clq_plan *plan); /* takes NULL */
 /* Keeps the plan's programs that were built from source, so that other devices of the same kind find them and need not
- * compile them. If the driver compiles a kernel at its first launch, it launches all kernels before, which sets all
- * memory that the plan writes to 0. Call it directly after creating the plan, while no other plan of the device
+ * compile them. If the driver compiles a kernel at its first launch, the call first launches all kernels, which sets
+ * all memory that the plan writes to 0. Call it directly after creating the plan, while no other plan of the device
  * runs. */
 clq_status clq_plan_keep_programs(clq_plan *plan);
 
