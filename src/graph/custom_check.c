@@ -31,7 +31,7 @@ typedef struct check {
     clq_custom_shapes shapes;
     clq_custom_values values;
     checked_value all[VALUES];
-    unsigned count, output, gradient; /* indices: output of y, gradient of dy; dx and dw lie behind dy */
+    unsigned count, output, gradient; /* `output`: index of y; `gradient`: index of dy, before dx and dw */
     size_t guard;                     /* bytes */
     clq_random random;
     clq_custom_report report;
@@ -266,7 +266,8 @@ static clq_status check_kernel(check *c, bool backward, unsigned char *bytes) {
 /* ---- gradients ---- */
 
 /* The derivative of the loss by one number of an input, from two runs with this number moved down and up. The loss is
- * the sum of dy y, so the outputs' differences are taken times dy. minus: room for the outputs of the first run. */
+ * the sum of dy * y, so the differences of the outputs are taken times dy. minus: room for the outputs of the first
+ * run. */
 static clq_status difference(check *c, unsigned input, size_t element, double *minus, double *out) {
     float *number = floats_of(c, input) + element;
     const float before = *number, ends[2] = {before - step, before + step};

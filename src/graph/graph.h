@@ -78,7 +78,8 @@ typedef struct clq_plan_config {
     const clq_loss_problem *loss;
     const clq_optimizer *update; /* NULL: no backward and no update. Otherwise the plan needs a loss, and weights that
                                     were made for this optimizer. Rates come with each step */
-    clq_update_options update_options; /* the same as of the weights. `treatments` are those of the weights */
+    clq_update_options update_options; /* the options that the weights were made for. `treatments` are taken from the
+                                          weights */
     /* If ranks hold different variables, or different parts of the arenas: sums the squares of all ranks, for norms
      * that the update uses. Its context outlives the plan's runs. */
     clq_step_sum norm_parts;

@@ -130,7 +130,7 @@ typedef struct clq_attribute {
     const char *const *words; /* CHOICE: the words in order; NULL behind the last */
     unsigned implicit; /* TENSOR: unless a call gives it, it is the mask of the input of this number, from 1 on. 0: no
                           mask */
-    bool several;      /* TENSOR: a call may give a list of tensors, too. The layer knows how long it is */
+    bool several;      /* TENSOR: a call may give a list of tensors, too. The layer knows how long the list is */
     bool unnamed;      /* `implicit`: calls have no keyword for it */
     bool alone;        /* `implicit`: no mask if the call has other tensors, as Keras gives masks to calls */
     bool each;         /* `implicit`: the masks of all inputs in order, if any input has one. In place of a missing mask

@@ -58,8 +58,8 @@ struct clq_weights {
                                state */
 };
 
-/* A plan's part of an update that replicas share, as launch lists. There are two lists of each kind: [0] reads the
- * weights and writes to the gradients as these are at first, and [1] is for when they have changed places. */
+/* A plan's part of an update that replicas share, as launch lists. There are two lists of each kind. [0] goes from the
+ * weights to the gradients as these are at first, and [1] is for when they have changed places. */
 typedef struct clq_sharded_update {
     clq_list *lists[2];      /* NULL: the update is not sharded */
     clq_list *sums[2];       /* run before `lists`, if clq_plan_sums_first: the sum of the gradients, and its squares */

@@ -150,7 +150,7 @@ const char *clq_model_tensor_name(const clq_model *model, const clq_model_tensor
 void clq_model_add_key(const clq_model *model, clq_text *to);
 /* As clq_input, with a name for the layer (NULL: made). */
 clq_tensor clq_model_add_input(clq_model *model, clq_shape shape, const char *name);
-/* Applies a layer again that was added before, by its id. All uses share its variables. */
+/* Applies a layer once more, which was added before, by its id. All uses share its variables. */
 clq_tensor clq_model_apply_again(clq_model *model, uint32_t layer, const clq_tensor *inputs, size_t count);
 
 /* ---- one token after another (decode.c) ---- */
@@ -218,12 +218,12 @@ bool clq_stage_has_variable(const clq_stage *stage, const clq_model *model, uint
  * Ranks may split a model's weights in place of the batch (tensor parallelism; Shoeybi et al., "Megatron-LM", 2019). A
  * rank has a slice of the columns (units) of a kernel, and of its bias. The kernel is that of a Dense layer, or of
  * attention's queries, keys and values. The rank reads whole rows, and computes its units. From its units it computes
- * the operations that follow, as long as some units, or heads, are enough for them. The chain ends at another Dense
- * layer, or at attention's output. There the rank has a slice of the kernel's rows (inputs), and computes a summand of
- * the output. Ranks sum the summands in forward. In backward they sum the gradients of the whole rows.
+ * the operations that follow, as long as some units, or heads, are enough for them. This chain of operations ends at
+ * another Dense layer, or at attention's output. There the rank has a slice of the kernel's rows (inputs), and computes
+ * a summand of the output. In forward, ranks sum the summands. In backward, they sum the gradients of the whole rows.
  * If no such layer follows, the units are joined: ranks gather whole rows right behind the layer. An Embedding with
- * many rows is split by columns and joined; so are Dense layers, in a model without any chain. Every rank has all other
- * variables whole, and computes all other layers. */
+ * many rows is split by columns and joined. So are Dense layers, in a model without such chains. Every rank has all
+ * other variables whole, and computes all other layers. */
 
 /* A rank's part of a variable: indices [first, first + count) of one axis, and all of the other axes. */
 typedef struct clq_weight_slice {
