@@ -96,7 +96,7 @@ typedef struct clq_plan_config {
     uint32_t metric_slots;            /* rows of the metrics buffer; at least 1 */
     clq_matmul_precision precision;   /* of products */
     const clq_selections *selections; /* selections for this plan's list, or NULL. clq_plan_create borrows them */
-    /* Each run of launches waits for its end. It fails with CLQ_ERROR_NOT_FINITE if a launch made a number that is not
+    /* Each run of launches waits for its end, and fails with CLQ_ERROR_NOT_FINITE if a launch made a number that is not
      * finite. */
     bool check_numerics;
     bool unfused_graph;  /* for comparison: without the passes that fuse operations */

@@ -182,7 +182,7 @@ typedef struct clq_layer_kind {
     /* If this keyword of a call is true, Keras gives one more tensor behind the layer's own. No layer here gives this
      * tensor: models that read it are refused. NULL: there is no such keyword. */
     const char *further;
-    /* How many rows there are to read, for a layer whose input is row numbers. NULL: its input is not. */
+    /* How many rows there are to read, for a layer whose input is row numbers. NULL: the input is not row numbers. */
     size_t (*rows)(const clq_layer *layer);
     /* Finds the mask of the layer's output y: a tensor that is not 0 at each step that counts. If its id is 0, all
      * steps count. The function may add layers. NULL: the inputs' masks end here. */
@@ -193,9 +193,9 @@ typedef struct clq_layer_kind {
     /* Keras's call of the layer has an argument `mask`. Unless the call gives it, it is the mask of the layer's one
      * input. */
     bool takes_mask;
-    /* Tokens lie along the first axis of y. Whether the layer makes each token only of the inputs' tokens of the same
-     * place, and perhaps of those in front of it. Then models that decode can have the layer (decode.c): `infer` sees
-     * one token, and `expand` adds what computes this token. NULL: no. */
+    /* Whether the layer makes each token of y only of the inputs' tokens at the same place, and perhaps of tokens in
+     * front of this place. The tokens of y lie along its first axis. Only such layers can be in models that decode
+     * (decode.c): there `infer` sees one token, and `expand` adds what computes this token. NULL: no. */
     bool (*by_token)(const clq_model *model, const clq_layer *layer, const clq_model_tensor *y);
     /* Checks the layer's settings against the shapes of y's inputs; sets y's shape. */
     clq_status (*infer)(const clq_model *model, const clq_layer *layer, clq_model_tensor *y);

@@ -1,5 +1,5 @@
-/* Names of layers, made as Keras makes them (dense, dense_1, …), and a hash table of the names in use. With the table,
- * the time to build or read a model grows linearly with its layers, even for many thousands. */
+/* Names of layers, made as Keras makes them (dense, dense_1, …), and a hash table of all names. With the table, the
+ * time to build or read a model grows linearly with its layers, even for many thousands. */
 #include "graph/layers/layer.h"
 
 #include <stdio.h>

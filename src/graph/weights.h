@@ -119,7 +119,7 @@ static inline bool clq_variable_is_shared(const clq_variable *variable) {
 const clq_model_tensor *clq_model_input_of(const clq_model *model, const clq_model_tensor *tensor, size_t i);
 /* Whether a layer of the model has the name. (names.c) */
 bool clq_model_has_layer(const clq_model *model, const char *name);
-/* How many rows a layer's table has, if the layer's input is row numbers. 0: it is not. */
+/* How many rows a layer's table has, if the layer's input is row numbers. 0: the input is not row numbers. */
 size_t clq_layer_rows(const clq_layer *layer);
 /* How many of `count` inputs of a use of the layer are positional. Inputs that keywords give stand behind them.
  * (model.c) */
