@@ -1,5 +1,5 @@
-/* What updates know of the blocks of the arenas: which variable each is of (clq_blocks), whether it decays, and
- * whether its steps go by norms. */
+/* What updates know of the blocks of the arenas: the variable of each block (clq_blocks), whether the block decays, and
+ * whether an optimizer with a trust ratio updates it. */
 #include "graph/plan.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@ _Static_assert(CLQ_VARIABLE_ALIGN == CLQ_UPDATE_BLOCK * sizeof(float), "a variab
 
 enum { ENTRY = 4 }; /* numbers of a row of the table */
 
-/* The range that it is about, and what is made of it. */
+/* The range of the arenas that a table is about, and what is made of it. */
 typedef struct making {
     const clq_weights *weights;
     size_t begin, end;                /* bytes of the arenas */
@@ -30,7 +30,7 @@ static void add_entry(making *m, int32_t variable, size_t first, size_t behind, 
     m->entries++;
 }
 
-/* Where a variable's bytes and the gap behind them end; 0 where it has none in the arenas. */
+/* Where a variable's bytes and the gap behind them end. 0: the variable is state, or another stage has it. */
 static size_t end_of(const clq_weights *weights, uint32_t index) {
     const size_t offset = weights->offsets[index];
     if (weights->model->variables[index].role != CLQ_ROLE_TRAINABLE || offset == CLQ_NO_OFFSET) return 0;
@@ -48,7 +48,7 @@ static void add_variable(making *m, uint32_t index) {
     for (size_t i = first; m->decays && i < behind; i++) m->decays[i] = weights->treatments[index].spared ? 0.0f : 1.0f;
 }
 
-/* Behind the last variable, where the arena was padded. */
+/* If the arena was padded, adds the gap behind the last variable. */
 static void add_gap(making *m) {
     size_t used = 0;
     for (uint32_t i = 0; i < m->weights->model->variable_count; i++) used = CLQ_MAX(used, end_of(m->weights, i));

@@ -1,5 +1,5 @@
-/* The check of numerics: behind the launches of each node one more looks for numbers that are not finite, and leaves
- * the place of the first in a buffer, which is read behind each run. */
+/* The check of numerics. Behind the launches of each node, one more launch looks for numbers that are not finite. It
+ * leaves the place of the first one in a buffer, which the host reads after each run. */
 #include "graph/plan.h"
 
 #include <math.h>
@@ -67,7 +67,7 @@ void clq_check_input(clq_plan *plan, const clq_node *node, const clq_graph_value
     add(plan, value, memory, &place);
 }
 
-/* Rows of metrics are looked at by the host. */
+/* The host looks at rows of metrics. */
 void clq_check_output(clq_plan *plan, const clq_node *node, const clq_graph_value *value, clq_value memory) {
     clq_check_place place = {.segment = node->segment};
     if (!plan->checks.first || node->segment > CLQ_SEGMENT_BACKWARD || !is_float(value->dtype) || !node->op->emit ||
@@ -98,7 +98,8 @@ void clq_check_exchange(clq_plan *plan) {
 
 /* ---- what was found ---- */
 
-/* Whether the losses of the row are finite, as far as the plan has them; else *output tells whose is not. */
+/* Finds whether the losses of the run's row are finite, as far as the plan has them. If not, *output is the output of
+ * the first loss that is not. */
 static clq_status check_losses(const clq_plan *plan, clq_queue *queue, bool *finite, uint32_t *output) {
     const size_t row = (size_t)plan->checks.slot * clq_losses_width(plan->losses, plan->model->output_count);
     *finite = true;
@@ -121,7 +122,7 @@ static clq_status tell(const clq_plan *plan, const char *where) {
                         : "a lower learning rate, or clipping, may keep it finite");
 }
 
-/* Behind the launches before `end`. */
+/* Looks at what was found, after the launches before `end` have run. */
 static clq_status look(const clq_plan *plan, clq_queue *queue, size_t end) {
     const clq_checks *checks = &plan->checks;
     int32_t place;

@@ -8,7 +8,7 @@ struct clq_compressor {
     clq_compression how;
     unsigned ranks;
     size_t floats, chosen;              /* of the arena; of a message with TOP_K */
-    clq_buffer *error, *sent, *arrived; /* arrived: NULL where the sum of the messages replaces `sent` */
+    clq_buffer *error, *sent, *arrived; /* arrived: NULL if the sum of the messages replaces `sent` */
     clq_list *pack, *unpack;
     clq_placement placement; /* of the scratch memory of `pack` */
 };
@@ -17,7 +17,7 @@ size_t clq_compression_chosen(const clq_compression *how, const clq_model *model
     size_t elements = 0;
     for (uint32_t i = 0; i < model->variable_count; i++)
         if (model->variables[i].role == CLQ_ROLE_TRAINABLE) elements += model->variables[i].elements;
-    /* In double 0.07 * 100 is above 7: rounded up it would be 8. */
+    /* In double, 0.07 * 100 is above 7. Without the last factor, it would be rounded up to 8. */
     const double wished = ceil(how->fraction * (double)elements * (1 - 1e-12));
     return CLQ_MAX(CLQ_MIN((size_t)wished, elements), (size_t)1);
 }
@@ -32,7 +32,7 @@ static clq_status make_buffers(clq_compressor *c) {
     return clq_buffer_create(device, CLQ_MEMORY_DEVICE, c->ranks * bytes, "compressed gradients", &c->arrived);
 }
 
-/* Messages are of the gradient without a loss scale, and so are errors, which outlive a scale. */
+/* Messages and errors are of the gradient without its loss scale, since errors are kept when the scale changes. */
 static void add_scale(const clq_compressor *c, clq_list *list, bool over, clq_value gradient) {
     const clq_weights *weights = c->weights;
     if (weights->scaling)

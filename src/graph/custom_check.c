@@ -1,5 +1,5 @@
-/* The check of an operation of a program's own, on a device: its values lie between guards, samples behind the count
- * are guards too, and gradients are held to differences. */
+/* The check of an operation with a program's own kernels, on a device. Values lie between guards, samples behind the
+ * count are guards, too, and gradients are compared with differences. */
 #include "graph/custom.h"
 #include "graph/graph.h"
 #include "graph/model.h"
@@ -13,11 +13,11 @@ static const float step = 1.0f / 256;
 static const double tolerance = 2e-3;
 static const unsigned char pattern = 0xFF; /* NaN, as floats */
 
-/* Of a value: floats between two guards, as they are on the host. */
+/* A value: floats between two guards. */
 typedef struct checked_value {
     char name[32];
-    size_t elements, rows;  /* of a row; CAPACITY, or 1 of variables */
-    bool forward, backward; /* it is written by that kernel */
+    size_t elements, rows;  /* elements of a row; number of rows: CAPACITY, or 1 for variables */
+    bool forward, backward; /* this kernel writes it */
     clq_value value;
     clq_buffer *buffer;
     unsigned char *host; /* guard, floats, guard */
@@ -31,7 +31,7 @@ typedef struct check {
     clq_custom_shapes shapes;
     clq_custom_values values;
     checked_value all[VALUES];
-    unsigned count, output, gradient; /* gradient: the place of dy; those of dx and dw lie behind it */
+    unsigned count, output, gradient; /* `output`: index of y; `gradient`: index of dy, before dx and dw */
     size_t guard;                     /* bytes */
     clq_random random;
     clq_custom_report report;
@@ -59,7 +59,7 @@ static clq_status add_value(check *c, const char *name, const clq_shape *shape, 
     return CLQ_OK;
 }
 
-/* 0.1 to 1, of both signs. */
+/* Fills a value with random numbers from 0.1 to 1, of both signs. */
 static void make_up(check *c, unsigned i) {
     for (size_t k = 0; k < (c->all[i].rows == 1 ? 1 : COUNT) * c->all[i].elements; k++) {
         const double number = 0.1 + 0.9 * clq_random_unit(&c->random);
@@ -114,7 +114,7 @@ static clq_status open_check(check *c) {
     CLQ_TRY(clq_list_status(c->list));
     clq_custom_launch(c->list, c->operation, &c->shapes, false, &c->values);
     if (c->operation->backward) {
-        clq_custom_values of_backward = c->values; /* what is not read is not there */
+        clq_custom_values of_backward = c->values; /* values that are not read are missing */
         if (c->operation->unread_inputs) memset(of_backward.inputs, 0, sizeof of_backward.inputs);
         if (c->operation->unread_output) of_backward.output = CLQ_NO_VALUE;
         clq_custom_launch(c->list, c->operation, &c->shapes, true, &of_backward);
@@ -134,7 +134,7 @@ static void close_check(check *c) {
 
 /* ---- runs ---- */
 
-/* What the kernel writes is patterned before. */
+/* Whether the kernel writes the value. Then the value is filled with the pattern before each run. */
 static bool is_made(const checked_value *v, bool backward) { return backward ? v->backward : v->forward; }
 
 static clq_status upload(check *c, unsigned i) {
@@ -172,7 +172,7 @@ static bool is_untouched(const unsigned char *bytes, size_t count) {
     return true;
 }
 
-/* Guards, samples behind the count, and what the kernel is not to write. */
+/* Checks guards, samples behind the count, and values that the kernel must not write. */
 static clq_status check_bounds(check *c, bool backward, unsigned char *now) {
     for (unsigned i = 0; i < c->count; i++) {
         const checked_value *v = &c->all[i];
@@ -204,7 +204,7 @@ static size_t largest_value(const check *c) {
     return most;
 }
 
-/* Keeps all that the kernel made, one behind the other. */
+/* Copies all values that the kernel made, one behind the other. */
 static void keep(const check *c, bool backward, unsigned char *to) {
     for (unsigned i = 0; i < c->count; i++)
         if (is_made(&c->all[i], backward)) {
@@ -229,7 +229,7 @@ static clq_status check_again(check *c, bool backward, const unsigned char *kept
     return CLQ_OK;
 }
 
-/* The last sample of the batch becomes the first, and there is no other. */
+/* Makes the last sample of the batch the first and only one. */
 static clq_status move_last(check *c, bool backward) {
     for (unsigned i = 0; i < c->count; i++) {
         const checked_value *v = &c->all[i];
@@ -254,7 +254,8 @@ static clq_status check_alone(check *c, bool backward, const unsigned char *kept
     return CLQ_OK;
 }
 
-/* Leaves what the kernel made of the whole batch. bytes: room for all that it makes, and for one value. */
+/* Leaves in `bytes` what the kernel made of the whole batch. There must be room for all values that the kernel makes,
+ * and for one more. */
 static clq_status check_kernel(check *c, bool backward, unsigned char *bytes) {
     CLQ_TRY(run(c, backward, COUNT));
     CLQ_TRY(check_bounds(c, backward, bytes + made_bytes(c)));
@@ -264,7 +265,9 @@ static clq_status check_kernel(check *c, bool backward, unsigned char *bytes) {
 
 /* ---- gradients ---- */
 
-/* The loss is the sum of dy y: what the outputs differ by, times dy, from two runs with one number moved. */
+/* The derivative of the loss by one number of an input, from two runs with this number moved down and up. The loss is
+ * the sum of dy * y, so the differences of the outputs are taken times dy. minus: room for the outputs of the first
+ * run. */
 static clq_status difference(check *c, unsigned input, size_t element, double *minus, double *out) {
     float *number = floats_of(c, input) + element;
     const float before = *number, ends[2] = {before - step, before + step};
@@ -286,7 +289,7 @@ static clq_status difference(check *c, unsigned input, size_t element, double *m
     return upload(c, input);
 }
 
-/* Of an input an element's own; of a variable the sum of all samples'. */
+/* The derivative that the kernel made: of an input, an element's own; of a variable, the sum over all samples. */
 static double derivative(const check *c, unsigned gradient, bool sums, size_t element) {
     double sum = 0;
     for (size_t n = 0; n < COUNT && sums; n++)
@@ -294,8 +297,9 @@ static double derivative(const check *c, unsigned gradient, bool sums, size_t el
     return sums ? sum : (double)floats_of(c, gradient)[element];
 }
 
-/* The i-th of the derivatives that are compared: of a few all; of many the first and the last of each sample, if it is
- * an input, or of the variable, and others by chance. Mistakes are at ends more often than elsewhere. */
+/* The element whose derivative is compared as the i-th. If there are few elements, all are compared. If there are many,
+ * the first and the last one are compared, and others by chance; of an input, the first and the last one of each
+ * sample. Mistakes are more frequent at ends than elsewhere. */
 static size_t compared_at(check *c, const checked_value *v, size_t elements, size_t i) {
     const size_t ends = 2 * (elements / v->elements);
     if (elements <= CLQ_CUSTOM_COMPARED) return i;
@@ -345,7 +349,7 @@ static clq_status check_all(check *c) {
     if (status == CLQ_OK) status = check_kernel(c, false, of_forward);
     if (status == CLQ_OK && c->operation->backward) status = check_kernel(c, true, of_backward);
     if (status == CLQ_OK && c->operation->backward) status = check_gradients(c);
-    /* Differences have left outputs of moved numbers, and samples are moved now. */
+    /* check_gradients has left outputs of moved numbers. check_alone, which moves samples, needs the outputs of all. */
     if (status == CLQ_OK) status = run(c, false, COUNT);
     if (status == CLQ_OK && c->operation->backward) status = check_alone(c, true, of_backward);
     if (status == CLQ_OK) status = check_alone(c, false, of_forward);

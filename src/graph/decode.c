@@ -1,15 +1,15 @@
-/* A model of texts as one of single tokens: each layer is added anew, for one token, and attention keeps keys and
- * values of the tokens so far. What a layer computes of one token is in the layer's own file. */
+/* Makes a model of single tokens of a model of texts. Each layer is added anew, for one token, and attention keeps keys
+ * and values of the tokens so far. What a layer computes for one token is in the layer's own file. */
 #include "graph/layers/layer.h"
 
 #include <string.h>
 
-/* What becomes of the model's tensors and layers, by id; 0: nothing yet. */
+/* The model's tensors and layers, by id, and their ids in the new model; 0: nothing yet. */
 typedef struct decoding {
     const clq_model *model;
     clq_model *to;
     uint32_t *tensors, *layers;
-    clq_tensor *inputs; /* room for those of any tensor */
+    clq_tensor *inputs; /* room for the inputs of any tensor */
 } decoding;
 
 static clq_status refuse(const clq_layer *layer) {
@@ -17,13 +17,13 @@ static clq_status refuse(const clq_layer *layer) {
                     layer->kind->type);
 }
 
-/* Of a failure to add a layer: the shape of one token is none that it takes, unless memory is out. */
+/* Tells why a layer could not be added. Unless memory is out, the layer does not take the shape of one token. */
 static clq_status refuse_failed(const decoding *d, const clq_layer *layer) {
     if (d->to->error.status == CLQ_ERROR_MEMORY) return clq_error_raise(&d->to->error);
     return refuse(layer);
 }
 
-/* The samples of the decoding model: tokens, and places behind them, which layers take from the samples. */
+/* Adds the samples of the decoding model: tokens, and behind them their places, which layers take from the samples. */
 static clq_status add_input(decoding *d) {
     const clq_shape shapes[] = {CLQ_SHAPE(1), CLQ_SHAPE(1)};
     const char *const names[] = {clq_model_tensor_name(d->model, clq_model_input(d->model)), "places of tokens"};
@@ -60,7 +60,7 @@ static clq_status add_tensor(decoding *d, uint32_t id) {
     return CLQ_OK;
 }
 
-/* Each of the model's variables is there, in the same shape. */
+/* Checks that the new model has each of the model's variables, in the same shape. */
 static clq_status check_variables(const decoding *d) {
     for (uint32_t i = 0; i < d->model->variable_count; i++) {
         const clq_variable *v = &d->model->variables[i], *same = NULL;
@@ -98,7 +98,8 @@ clq_status clq_model_decoding(const clq_model *model, clq_model **out) {
     return status;
 }
 
-/* Through what gives on what it gets, as far as drawing goes: another shape leaves the tokens of a place together. */
+/* Whether a value is a softmax, perhaps behind operations that give on their input. A reshape does not matter for
+ * drawing tokens: it leaves the tokens of a place together. */
 static bool is_softmax(const clq_graph *graph, clq_id id) {
     for (uint32_t maker; (maker = clq_graph_value_at(graph, id)->maker) > 0;) {
         const clq_node *node = &graph->nodes[maker - 1];
@@ -110,7 +111,7 @@ static bool is_softmax(const clq_graph *graph, clq_id id) {
     return false;
 }
 
-/* By the operations: many layers end in a softmax, and layers behind it may give it on. */
+/* Looks at operations, not at layers: many layers end in a softmax, and layers behind it may give it on. */
 clq_status clq_model_gives_probabilities(const clq_model *model, bool *out) {
     const clq_plan_config config = {.mode = CLQ_MODE_PREDICT, .capacity = 1, .sample_dtype = CLQ_F32};
     const clq_pass_context context = {.config = &config};

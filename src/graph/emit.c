@@ -4,7 +4,7 @@
 /* What is known of a value of the graph. */
 typedef struct known {
     clq_value memory;
-    clq_id root;   /* the value whose memory it is, as of a reshaped one; itself */
+    clq_id root;   /* the value that has the memory: itself; of a reshaped value, the value that was reshaped */
     uint32_t last; /* of a root: the last node that reads its memory */
     bool checked;
 } known;
@@ -82,7 +82,8 @@ static void find_memory(emitter *e) {
     }
 }
 
-/* Whether node n's first output may lie where its input `x` does: nobody reads that afterwards. */
+/* Whether node n may write its first output y where its input x lies: no later node reads this memory, and x is the
+ * step's own and as large as y. */
 static bool may_overwrite(const emitter *e, uint32_t n, clq_id x, clq_id y) {
     const clq_id root = e->values[x].root;
     const clq_graph_value *from = clq_graph_value_at(e->graph, root), *to = clq_graph_value_at(e->graph, y);
@@ -105,8 +106,8 @@ static clq_value output_memory(const emitter *e, uint32_t n, unsigned i) {
     return memory;
 }
 
-/* A variable's gradient is done when backward has written it, and read it where it does: replicas add theirs up then.
- */
+/* A variable's gradient is complete after the last launch of backward that writes or reads it. Then replicas add up
+ * their gradients. */
 static void note_gradient(const emitter *e, clq_id id, size_t launches) {
     const clq_graph_value *value = clq_graph_value_at(e->graph, id);
     if (value->home == CLQ_HOME_GRADIENT) e->plan->variables[value->index].done = launches;
@@ -155,7 +156,7 @@ bool clq_node_takes(const clq_list *list, const clq_node *node, unsigned value, 
     return op->stores && op->stores(list, node, value, dtype);
 }
 
-/* Kernels are made for the types that an operation's row tells. */
+/* Checks that the operation takes the types of the node's values. Kernels exist only for these types. */
 static clq_status check_types(const clq_list *list, const clq_graph *graph, const clq_node *node) {
     for (unsigned i = 0; i < CLQ_NODE_INPUTS + CLQ_NODE_OUTPUTS; i++) {
         const clq_id id = i < CLQ_NODE_INPUTS ? node->inputs[i] : node->outputs[i - CLQ_NODE_INPUTS];

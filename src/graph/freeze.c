@@ -1,9 +1,10 @@
-/* Layers that are not trained, by their names. */
+/* Freezes layers by their names. */
 #include "graph/layers/layer.h"
 
 #include <string.h>
 
-/* A model within the model has its layers under its name and a '.'. */
+/* Whether a word names the layer, or a model within the model that has the layer. The name of a layer of an inner model
+ * begins with the inner model's name and a '.'. */
 static bool names(const char *word, size_t length, const char *layer) {
     char outer[CLQ_LAYER_NAME_MAX];
     if (clq_name_matches(word, length, layer)) return true;

@@ -1,117 +1,129 @@
-/* graph: a model as layers, its weights on a device, and plans over these: each is the model for a capacity and a
- * purpose, as one launch list with one memory layout. The builder (model.c, layers/) adds layers; weights.c lays out
- * variables, of which slicing.c may give ranks a slice each; step/ makes the graph of a whole step; emit.c turns that
- * into launches; place.c gives every value its memory. See <clique/model.h> for what users see. */
+/* graph: a model as layers, its weights on a device, and plans over the two. A plan is the model for one capacity and
+ * one purpose: a launch list with a memory layout. The builder (model.c, layers/) adds layers. weights.c lays out
+ * variables, and slicing.c may give each rank a slice of them. step/ makes the graph of a whole step, emit.c turns the
+ * graph into launches, and place.c gives every value its memory. See <clique/model.h> for what users see. */
 #ifndef CLQ_GRAPH_H
 #define CLQ_GRAPH_H
 
 #include "graph/weights.h"
 
 /* ---- compressed gradients (compress.c) ----
- * The message that a rank sends in place of its gradient, and the gradient that all ranks' messages make
- * (clq_compress_halves and clq_choose_largest say what is exact). The compression error is kept from message to
- * message. */
+ * Each rank sends a message in place of its gradient. From the messages of all ranks, every rank makes the same
+ * gradient (clq_compress_halves and clq_choose_largest say what is exact). The compressor keeps the compression error,
+ * and adds it to the next message. */
 
-/* How many elements of the trainable variables a message has by `how`, which is TOP_K: the fraction, rounded up. */
+/* How many elements of the trainable variables a message has with `how`, whose kind is TOP_K: the fraction, rounded
+ * up. */
 size_t clq_compression_chosen(const clq_compression *how, const clq_model *model);
 
 typedef struct clq_compressor clq_compressor;
-/* weights: have a gradient, never turn, and outlive the compressor. how->kind is not OFF. The error begins with 0. */
+/* The weights must have a gradient, must never turn (clq_weights_turn), and must outlive the compressor. how->kind is
+ * not OFF. The error starts at 0. */
 clq_status clq_compressor_create(clq_weights *weights, const clq_compression *how, unsigned ranks,
                                  clq_compressor **out);
 void clq_compressor_destroy(clq_compressor *compressor); /* takes NULL */
-/* What is exchanged, the same in each step. Between pack and unpack the caller fills `arrived`: where `gathered`, with
- * the ranks' messages one behind the other, in the order of ranks; else with their sum. */
+/* What ranks exchange, the same in each step. Between pack and unpack, the caller fills `arrived`. If `gathered`, the
+ * caller writes the ranks' messages there, one behind the other, in the order of ranks. Otherwise it writes their
+ * sum. */
 typedef struct clq_compressed {
     clq_buffer *sent, *arrived; /* may be the same */
     bool gathered;
-    size_t count; /* of `sent` */
+    size_t count; /* elements of `sent` */
     clq_dtype dtype;
 } clq_compressed;
 clq_compressed clq_compressor_message(const clq_compressor *compressor);
 clq_buffer *clq_compressor_error(const clq_compressor *compressor);             /* laid out as the gradient */
-clq_status clq_compressor_pack(clq_compressor *compressor, clq_queue *queue);   /* the gradient to `sent` */
-clq_status clq_compressor_unpack(clq_compressor *compressor, clq_queue *queue); /* `arrived` to the gradient */
+clq_status clq_compressor_pack(clq_compressor *compressor, clq_queue *queue);   /* makes `sent` of the gradient */
+clq_status clq_compressor_unpack(clq_compressor *compressor, clq_queue *queue); /* makes the gradient of `arrived` */
 
 /* ---- plans (plan.c, step/, emit.c, place.c) ---- */
 
-/* What a plan computes: dropout and the statistics of batch normalisation go by it. */
+/* What a plan computes. Dropout and the statistics of batch normalisation depend on the mode. */
 typedef enum clq_mode {
     CLQ_MODE_TRAIN,
-    CLQ_MODE_EVALUATE, /* the loss, as of a model in use */
+    CLQ_MODE_EVALUATE, /* the loss, with layers in inference mode */
     CLQ_MODE_PREDICT,  /* the output */
     CLQ_MODE_COUNT
 } clq_mode;
 
-/* Where work is estimated: operations that take as long as moving a byte, 4 to 16 on common CPUs and GPUs. */
+/* For estimates of work: how many operations take as long as moving one byte. On common CPUs and GPUs it is 4 to 16. */
 #define CLQ_OPERATIONS_PER_BYTE 8.0
 
-/* What replicas that train together add up within a step, as statistics of the global batch: all run plans of one model
- * at the same time, each in a thread of its own. */
+/* A sum within a step over replicas that train together, for example of statistics of the global batch. All replicas
+ * run plans of one model at the same time, each in its own thread. */
 typedef struct clq_step_sum {
-    unsigned rank, ranks; /* this one, and how many there are; ranks 0 or 1: a replica alone */
-    /* Makes the first `count` floats of `values` their sum over all ranks, to the same bits on each. Called between two
-     * launches, for the same values and counts in the same order by all ranks; queue: that of the launches. A lone 0
-     * among the ranks' values changes no bit of the sum. NULL: sums are left out, as in trials of a plan's launches. */
+    unsigned rank, ranks; /* this rank, and the number of ranks. ranks 0 or 1: a replica alone */
+    /* Replaces the first `count` floats of `values` by their sum over all ranks, with the same bits on each rank. The
+     * plan calls it between two launches: on all ranks for the same values and counts, in the same order. queue: the
+     * queue of the launches. A lone 0 among the ranks' values changes no bit of the sum. NULL: the plan leaves out the
+     * sums, as in trials of a plan's launches. */
     clq_status (*all_reduce)(void *context, clq_queue *queue, clq_buffer *values, size_t count);
     void *context;
 } clq_step_sum;
 
 typedef struct clq_plan_config {
     clq_mode mode;
-    uint64_t seed;              /* of dropout: the same in all replicas */
-    clq_step_sum exchange;      /* of ranks that split the batch; its context outlives the plan's runs, as that of */
-    clq_step_sum joins;         /* ranks that split the weights and run the same samples */
-    const clq_slicing *slicing; /* of weights that clq_plan_create_alone makes, of rank joins.rank; NULL: none */
+    uint64_t seed;              /* of random numbers, as in dropout: the same in all replicas */
+    clq_step_sum exchange;      /* sums over ranks that split the batch. Its context outlives the plan's runs */
+    clq_step_sum joins;         /* sums over ranks that split the weights and run the same samples. Its context outlives
+                                   the runs, too */
+    const clq_slicing *slicing; /* how clq_plan_create_alone slices the weights that it makes, for rank joins.rank.
+                                   NULL: not at all */
     uint32_t capacity;          /* examples that one run can hold; at least 1 */
-    clq_dtype sample_dtype;     /* CLQ_U8 or CLQ_F32, as they are uploaded */
-    clq_dtype activations;      /* F32; F16 or BF16: samples' values are stored in 16 bits (step/precision.c) */
-    /* One for each output of the model, in their order; NULL: inference only. from_logits is about an output as it
-     * stands. metrics_width and metrics_at are not read: the losses' totals lie one behind the other in a row of the
-     * metrics buffer. */
+    clq_dtype sample_dtype;     /* type of the uploaded samples: CLQ_U8 or CLQ_F32 */
+    clq_dtype activations;      /* F32, or F16 or BF16: samples' values are stored in 16 bits (step/precision.c) */
+    /* The losses, one for each output of the model, in the order of outputs. NULL: inference only. from_logits
+     * describes the output as it stands. The plan does not read metrics_width and metrics_at: in a row of the metrics
+     * buffer, the totals of the losses lie one behind the other. */
     const clq_loss_problem *loss;
-    const clq_optimizer *update; /* NULL: no backward, no update. Needs loss, and weights made for it. Rates come step
-                                    by step */
-    clq_update_options update_options; /* those that the weights were made for. Of variables it is not read */
-    /* Where ranks hold different variables, or different parts of the arenas: the exchange that sums the squares of all
-     * ranks, for norms that the update uses. Its context outlives the plan's runs. */
+    const clq_optimizer *update; /* NULL: no backward and no update. Otherwise the plan needs a loss, and weights that
+                                    were made for this optimizer. Rates come with each step */
+    clq_update_options update_options; /* the options that the weights were made for. `treatments` are taken from the
+                                          weights */
+    /* If ranks hold different variables, or different parts of the arenas: sums the squares of all ranks, for norms
+     * that the update uses. Its context outlives the plan's runs. */
     clq_step_sum norm_parts;
-    bool measures_all;   /* norms that no update uses are of all ranks, too */
-    bool gradient_norms; /* also launches that measure the gradient (segment NORM) */
-    /* NORM and UPDATE are empty: who adds up the replicas' gradients measures the sum, and makes `update` in memory of
-     * its own, or by another plan. The weights have a gradient, and need no optimizer slots. */
+    bool measures_all;   /* `norm_parts` also sums norms that no update uses */
+    bool gradient_norms; /* also has launches that measure the gradient (segment NORM) */
+    /* NORM and UPDATE are empty: the code that adds up the replicas' gradients also measures the sum, and runs `update`
+     * in its own memory or by another plan. The weights have a gradient, and need no optimizer slots. */
     bool updated_elsewhere;
-    /* Gradients are added up over runs: the parameter `sum_factor` is 0 in the first, and whatever the gradient's arena
-     * has is overwritten; 1 in the next; and in the last what makes the mean of the sum. With one weight of a sample in
-     * all of them (`scale`) the mean is exact, however many samples each had. So what follows, an exchange or an
-     * update, takes it for the gradient of one batch. */
+    /* The plan adds up gradients over several runs. The parameter `sum_factor` controls a run. In the first run it is
+     * 0, and the run overwrites the gradient's arena. In the next runs it is 1. In the last run it is the factor that
+     * makes the mean of the sum. If all runs give a sample the same weight (`scale`), the mean is exact, whatever the
+     * number of samples in each run. So an exchange or an update can take the result for the gradient of one batch. */
     bool accumulates;
     uint32_t metric_slots;            /* rows of the metrics buffer; at least 1 */
     clq_matmul_precision precision;   /* of products */
-    const clq_selections *selections; /* the list's own, or NULL; borrowed by clq_plan_create */
-    /* Behind each run of launches: CLQ_ERROR_NOT_FINITE where one of them made a number that is not finite; the run
-     * waits. */
+    const clq_selections *selections; /* selections for this plan's list, or NULL. clq_plan_create borrows them */
+    /* Each run of launches waits for its end, and fails with CLQ_ERROR_NOT_FINITE if a launch made a number that is not
+     * finite. */
     bool check_numerics;
-    bool unfused_graph;  /* operations stay apart, for comparison: without the passes that fuse them */
-    bool lowered_graph;  /* with these passes, but what composites are short for in place of each, for comparison */
+    bool unfused_graph;  /* for comparison: without the passes that fuse operations */
+    bool lowered_graph;  /* for comparison: with these passes, but each composite is replaced by the operations that it
+                            is short for */
     bool fused_launches; /* as of clq_list_set_fused */
-    /* A plan over the same weights that never runs at the same time, or NULL: its memory for samples, labels, metrics
-     * and activations is used in place of memory of the plan's own where it has the size. It must outlive the plan. */
+    /* A plan over the same weights that never runs at the same time, or NULL. As far as the sizes fit, the new plan
+     * uses that plan's memory for samples, labels, outputs, metrics and activations, in place of memory of its own.
+     * That plan must outlive the new plan. */
     const struct clq_plan *beside;
-    /* A plan with as many rows of metrics, whose buffer for them is used: of micro-batches of one step. It outlives the
-     * plan. NULL: the plan's own, or that of the plan beside it. */
+    /* A plan with as many rows of metrics. The new plan uses that plan's metrics buffer, as plans for the micro-batches
+     * of one step do. That plan must outlive the new plan. NULL: the new plan has its own buffer, or the buffer of
+     * `beside`. */
     const struct clq_plan *metrics_of;
-    /* For weights that are made with the plan (clq_plan_create_alone); a plan over others is of their stage. A stage
-     * has samples where it has the model's input, labels, losses and outputs where it has these of the model; rows of
-     * metrics are as of the whole model, with zeros for the others'. NULL: the whole model. */
+    /* The stage of the weights that clq_plan_create_alone makes. clq_plan_create takes the stage of its weights
+     * instead. If a stage has the model's input, its plan has samples. If it has an output of the model, its plan has
+     * the labels, loss or values of this output. Rows of metrics are laid out as for the whole model, with zeros for
+     * outputs of other stages. NULL: the whole model. */
     const clq_stage *stage;
-    /* What of the activations is computed again in backward, in place of being kept. OFF: what the model marks. ALL: so
-     * that activations take the least memory that can be found. AUTO: also so little that they take at most
-     * `activations_most` bytes, where that can be; 0: any number. The bits of losses and gradients are the same. */
+    /* Which activations backward computes again, in place of keeping them from forward. OFF: those that the model
+     * marks. ALL: so many that activations take the least memory that can be found. AUTO: those that the model marks,
+     * and more until activations take at most `activations_most` bytes, if that is possible; 0: no limit. Losses and
+     * gradients have the same bits in each case. */
     clq_recompute_kind recompute;
     size_t activations_most;
-    bool unbound; /* for reading alone: activations have no memory, no kernel is built, and running it fails with STATE
-                   */
+    bool unbound; /* the plan can only be looked at: activations have no memory, no kernel is built, and a run fails
+                     with STATE */
 } clq_plan_config;
 
 /* The launch list's parts, in order. */
@@ -126,148 +138,157 @@ typedef enum clq_segment {
 const char *clq_segment_name(clq_segment segment); /* "forward", … */
 
 typedef struct clq_plan clq_plan;
-/* What weights for plans of such a config are made for, and the options of the updates. */
+/* The optimizer, and the options of updates, that the weights for plans of this config are made for. */
 const clq_optimizer *clq_plan_weights_update(const clq_plan_config *config);
 const clq_update_options *clq_plan_weights_options(const clq_plan_config *config);
 /* Whether gradients are clipped by a norm. */
 static inline bool clq_clips_by_norm(const clq_clip *clip) {
     return clip->kind == CLQ_CLIP_NORM || clip->kind == CLQ_CLIP_GLOBAL_NORM;
 }
-/* Whether updates need the squares of the whole gradient, of all ranks. */
+/* Whether updates need the squares of the whole gradient, over all ranks. */
 static inline bool clq_updates_by_squares(const clq_update_options *options) {
     return clq_clips_by_norm(&options->clip) || options->scaling.initial > 0;
 }
-/* Over weights that outlive it. */
+/* The weights must outlive the plan. */
 clq_status clq_plan_create(clq_weights *weights, const clq_plan_config *config, clq_plan **out);
-/* Over weights of its own, made for config's update. */
+/* The plan makes its own weights, for config's update. */
 clq_status clq_plan_create_alone(const clq_model *model, clq_device *device, const clq_plan_config *config,
                                  clq_plan **out);
 void clq_plan_destroy(clq_plan *plan); /* takes NULL */
-/* For other devices of the kind to find, so that the plan's programs are compiled once: keeps those that were built
- * from source, as they are when all kernels ran. Directly after creating; while no other plan of the device runs.
- * Clears what the plan writes. */
+/* Keeps the plan's programs that were built from source, so that other devices of the same kind find them and need not
+ * compile them. If the driver compiles a kernel at its first launch, the call first launches all kernels, which sets
+ * all memory that the plan writes to 0. Call it directly after creating the plan, while no other plan of the device
+ * runs. */
 clq_status clq_plan_keep_programs(clq_plan *plan);
 
-/* What a sample consists of for plans of a model: the values of its input, and behind them, with losses, what the loss
- * of each output takes. losses: by output; NULL: none. */
+/* What a sample consists of for plans of a model: the values of the model's input; behind them, if there are losses,
+ * the values that the loss of each output takes. losses: by output. NULL: none. */
 void clq_model_feed(const clq_model *model, clq_dtype sample_dtype, const clq_loss_problem *losses, clq_feed *out);
 const clq_feed *clq_plan_feed(const clq_plan *plan);
-/* Memory for an array of the feed: (capacity, a sample's). NULL: another stage reads it. */
+/* The memory for an array of the feed: (capacity, values of a sample). NULL: another stage reads this array. */
 clq_buffer *clq_plan_array(const clq_plan *plan, unsigned array);
-/* Reads the feed's arrays from these, each as large as the plan's own, from the next run on; they must outlive the
- * plan's launches. What the plan has no array for is not looked at. */
+/* From its next run on, the plan reads the feed's arrays from these buffers. Each is as large as the plan's own, and
+ * must outlive the plan's launches. If the plan does not read an array, its entry is ignored. */
 clq_status clq_plan_set_input(clq_plan *plan, clq_buffer *const *arrays);
-/* Segments first to last. */
+/* Runs the segments from `first` to `last`. */
 clq_status clq_plan_run(clq_plan *plan, clq_queue *queue, clq_segment first, clq_segment last);
-/* The same with an order (clq_list_run_after); NULL: none. */
+/* The same with an order (clq_list_run_after). order NULL: none. */
 clq_status clq_plan_run_after(clq_plan *plan, clq_queue *queue, clq_segment first, clq_segment last,
                               const clq_order *order);
-/* Of the runs that follow; all zero until then. */
+/* Sets the parameters of the runs that follow. Before the first call, all are zero. */
 void clq_plan_set_params(clq_plan *plan, const clq_step_params *params);
 
 /* ---- updates that replicas shard (update.c) ----
- * Plans of one model on CPU devices, whose memory is the host's, can do UPDATE together: each updates its part
- * of the arenas, for which it adds all gradients, that of rank 0 first, and writes the new weights where all gradients
- * were. Then parameters and gradient change places (clq_weights_turn): once all have done their parts. Of a plan's
- * gradient and optimizer state only its own part is valid then. Where weights have slots of a part alone,
- * that is the plan's part. */
+ * Plans of one model can do UPDATE together if they are on CPU devices, whose memory is the host's. Each plan updates
+ * its part of the arenas. It adds up all plans' gradients in this part, starting with rank 0's, and writes the new
+ * weights over all of these gradients. After all plans have done their parts, the caller lets parameters and gradient
+ * change places (clq_weights_turn). From then on, only the plan's own part of its gradient and of its optimizer state
+ * is valid. If the weights have optimizer slots for one part alone, that must be the plan's part. */
 
-/* Whether it can with so many: memory is the host's, and each has a part. */
+/* Whether the plan can share an update with so many ranks: its memory is the host's, and each rank gets a part. */
 bool clq_plan_can_shard_update(const clq_plan *plan, unsigned ranks);
-/* Prepares plan `rank` of plans[ranks], all of which can. End the sharding of all before any is destroyed. */
+/* Prepares plan `rank` of plans[ranks]. All of them can share the update. Before any of them is destroyed, end the
+ * sharding of all. */
 clq_status clq_plan_shard_update(clq_plan *plan, clq_plan *const *plans, unsigned ranks, unsigned rank);
-void clq_plan_end_sharding(clq_plan *plan); /* takes NULL; also where it was not begun */
-/* The plan's part, by the parameters that are set: once all gradients are whole. Where the sum is needed before,
- * clq_plan_run_sharded_sum comes first: of a plan with norms it sets these to the squares in the plan's part, which the
- * caller then makes the sum over all plans. Of an optimizer with a trust ratio clq_plan_run_sharded_directions is next,
- * and the caller makes the squares of steps the sum over all plans, too. */
+void clq_plan_end_sharding(clq_plan *plan); /* takes NULL, and a plan whose sharding did not begin */
+/* These calls update the plan's part by the parameters that are set. All gradients must be complete before.
+ * 1. clq_plan_run_sharded_sum, if clq_plan_sums_first. If the plan has norms, the call sets them to the squares in the
+ * plan's part. The caller then sums the norms over all plans.
+ * 2. clq_plan_run_sharded_directions, if an optimizer has a trust ratio. The caller then also sums the squares of steps
+ * over all plans.
+ * 3. clq_plan_run_sharded_update. */
 bool clq_plan_sums_first(const clq_plan *plan);
 clq_status clq_plan_run_sharded_sum(clq_plan *plan, clq_queue *queue);
 clq_status clq_plan_run_sharded_directions(clq_plan *plan, clq_queue *queue);
 clq_buffer *clq_plan_step_squares(const clq_plan *plan); /* f32 (variables, 2); NULL: no optimizer has a trust ratio */
 clq_status clq_plan_run_sharded_update(clq_plan *plan, clq_queue *queue);
-/* Which bytes of the arenas plan `rank` keeps up. */
+/* Which bytes of the arenas plan `rank` updates. */
 void clq_plan_updated_part(const clq_plan *plan, unsigned ranks, unsigned rank, size_t *begin, size_t *end);
 
 double clq_plan_flops(const clq_plan *plan); /* of FORWARD to BACKWARD, for a full batch */
 
-/* How often a device is called, at most, for a step that is run in so many parts: once for each launch, or run of fused
- * launches, of a part. */
+/* How many calls of the device a step needs at most, if the step is run in so many parts: in each part one call for
+ * each launch, or for each run of fused launches. */
 size_t clq_plan_calls(const clq_plan *plan, size_t parts);
 /* Whether launches wait for other ranks (clq_step_sum). */
 bool clq_plan_exchanges(const clq_plan *plan);
 
-/* Part `first` to `end` of the launches of a segment: clq_plan_segment_range's numbers, or a bucket's. */
+/* Runs launches [first, end). The numbers come from clq_plan_segment_range or from a bucket. */
 clq_status clq_plan_run_part(clq_plan *plan, clq_queue *queue, size_t first, size_t end);
 
-/* A run of the gradient arena that is whole once launch `done` - 1 has run. Buckets lie one behind the other, in the
- * order in which backward finishes them, and each but the last has at least `bytes`: they are cut between layers, alike
- * for every device. Caller frees with clq_free; at least one. For a plan with update. */
+/* A range of the gradient arena that is complete as soon as launch `done` - 1 has run. Buckets lie one behind the
+ * other, in the order in which backward finishes them. Each bucket but the last has at least `bytes`. A bucket ends
+ * between two layers, at the same place on every device. There is at least one bucket. The plan must have an update.
+ * The caller frees *out with clq_free. */
 typedef struct clq_bucket {
     size_t begin, end; /* bytes of the arena */
     size_t done;
 } clq_bucket;
 clq_status clq_plan_buckets(const clq_plan *plan, size_t bytes, clq_bucket **out, size_t *count);
 
-/* Its memory: of its weights, */
+/* The memory of the plan's weights. */
 clq_weights *clq_plan_weights(const clq_plan *plan);
 size_t clq_plan_arena_bytes(const clq_plan *plan);
 clq_buffer *clq_plan_parameters(const clq_plan *plan);
 clq_buffer *clq_plan_gradient(const clq_plan *plan);
 size_t clq_plan_variable_offset(const clq_plan *plan, size_t variable);
-/* and of its own, or of the plan beside it: arrays of its feed. What an output's loss takes is NULL without losses, or
- * in another stage. */
+/* Arrays of the plan's feed: its own, or those of the plan beside it. Labels of an output are NULL if the plan has no
+ * loss, or if the output is in another stage. */
 clq_buffer *clq_plan_samples(const clq_plan *plan);
 clq_buffer *clq_plan_labels(const clq_plan *plan, size_t index);
-/* f32 (capacity, output), one per output of the model: filled by FORWARD of an inference plan; NULL with loss, or in
- * another stage. */
+/* f32 (capacity, output) for each output of the model. FORWARD of an inference plan fills it. NULL: the plan has a
+ * loss, or the output is in another stage. */
 clq_buffer *clq_plan_output(const clq_plan *plan, size_t index);
 clq_buffer *clq_plan_metrics(const clq_plan *plan); /* f32 (slots, clq_losses_width) */
-/* f32 (variables): sum of squares per variable, in the model's order; 0 of what is whole with another rank than the
- * first of `joins`, and of what another stage or part has. Where gradients are clipped by a norm and ranks have parts,
- * those of all ranks. NULL: neither measured nor needed. */
+/* f32 (variables): for each variable the sum of squares of its gradient, in the model's order. It is 0 for variables of
+ * another stage or part. Of the ranks of `joins`, only the first has the squares of variables that are whole; the
+ * others have 0. If an update uses norms, or with measures_all, the sums are over all ranks that have parts. NULL:
+ * norms are neither measured nor needed. */
 clq_buffer *clq_plan_norms(const clq_plan *plan);
 
-/* What crosses the cuts of a stage: f32 (capacity, elements) for each tensor of the cut. FORWARD reads what was
- * RECEIVED and writes what is SENT; BACKWARD reads the gradient of what was sent, RECEIVED_GRADIENT, and writes that of
- * what was received, SENT_GRADIENT. */
+/* Tensors that cross the cuts of a stage: f32 (capacity, elements) for each tensor of the cut. FORWARD reads RECEIVED
+ * and writes SENT. BACKWARD reads RECEIVED_GRADIENT, the gradients of what was sent, and writes SENT_GRADIENT, the
+ * gradients of what was received. */
 typedef enum clq_crossing {
     CLQ_RECEIVED,
-    CLQ_SENT, /* one buffer with RECEIVED where a tensor passes through */
+    CLQ_SENT, /* the buffer of RECEIVED if a tensor passes through the stage */
     CLQ_RECEIVED_GRADIENT,
     CLQ_SENT_GRADIENT,
     CLQ_CROSSING_KINDS
 } clq_crossing;
-/* The cut in front of the stage, or behind it. */
+/* The cut of such crossings: the one in front of the stage, or the one behind it. */
 const clq_cut *clq_stage_cut_of(const clq_stage *stage, clq_crossing kind);
-/* Tensor `index` of the cut. NULL: it has no gradient, or the plan has no backward; the plan is of no stage. */
+/* The buffer of tensor `index` of the cut. NULL: the plan is of no stage; or this is a gradient, and the tensor has
+ * none or the plan has no backward. */
 clq_buffer *clq_plan_crossing(const clq_plan *plan, clq_crossing kind, unsigned index);
 
 /* ---- the tuner (tune.c, trial.c) ----
- * Selects among the candidates of a plan's choices by measuring: each candidate in turn runs in a plan of its own,
- * beside the best so far, on made-up samples; the launches that depend on the choice are timed (of the whole list: all
- * but the update). The one with clearly the least median is kept for such devices. Choices that the budget does not
- * reach keep the rule's candidate, so that later runs compute as the next one does. Where nothing can be kept, nothing
- * is measured, with a warning. Plans made afterwards use what was kept, tuned or not. */
+ * Selects among the candidates of a plan's choices by measuring. Each candidate in turn runs in a plan of its own, on
+ * made-up samples, and is compared with the best plan so far. The tuner times only the launches that depend on the
+ * choice. If a choice is about the whole list, it times all launches but the update. It keeps the candidate whose
+ * median is clearly the least, for all devices of this kind. If the budget does not reach a choice, the tuner keeps the
+ * rule's candidate, so that all later runs compute alike. If nothing can be kept, it measures nothing, and warns. Plans
+ * that are made afterwards use what was kept, tuned or not. */
 
 typedef struct clq_tune_config {
-    bool anew;       /* also what was measured before */
-    bool compares;   /* the step as it was and as it is selected then: a last row of the log */
-    double budget_s; /* from when the plan by rule is built; 0: without end */
-    /* For tests; NULL: of the device, and clq_now. A trial gives the seconds of launches [first, end). */
+    bool anew;       /* also measures choices that were measured before */
+    bool compares;   /* also measures the step before and after the selection: a last row of the log */
+    double budget_s; /* seconds from when the plan by rule is built; 0: no limit */
+    /* For tests. A trial gives the seconds of launches [first, end). NULL: the device runs the trial, and clq_now tells
+     * the time. */
     clq_status (*trial)(void *context, clq_plan *plan, size_t first, size_t end, double *seconds);
     double (*now)(void *context);
     void *context;
 } clq_tune_config;
 
-/* What `tuning` means, with `seconds` in place of its own limit where they are more than 0. Not for OFF. */
+/* The config of `tuning`, which is not OFF. `seconds`, if more than 0, replaces its own limit. */
 clq_tune_config clq_tune_config_of(clq_tuning tuning, double seconds);
 
 typedef struct clq_tune_row {
     unsigned replica;                    /* the caller's */
     clq_choice choice;                   /* .selected is the winner */
-    bool measured;                       /* else the budget was at its end */
-    double seconds[CLQ_CANDIDATES_MOST]; /* medians; NaN where not measured */
+    bool measured;                       /* false: no candidate was measured, as when the budget is used up */
+    double seconds[CLQ_CANDIDATES_MOST]; /* medians, by candidate; NaN: not measured */
     double flops;                        /* of the winner's launches */
 } clq_tune_row;
 /* Start with {0}. */
@@ -277,61 +298,63 @@ typedef struct clq_tune_log {
 } clq_tune_log;
 void clq_tune_log_release(clq_tune_log *log);
 
-/* log: rows are added; may be NULL. Errors as of clq_plan_create and clq_plan_run, but of the plan by rule alone. */
+/* Adds rows to the log, which may be NULL. Errors: those of clq_plan_create and clq_plan_run. If a candidate cannot be
+ * built, does not fit into memory or is not supported, it only drops out. */
 clq_status clq_plan_tune(const clq_model *model, clq_device *device, const clq_plan_config *config,
                          const clq_tune_config *tune, clq_tune_log *log);
 
 /* ---- how long a plan takes (time.c) ---- */
 
 typedef struct clq_plan_seconds {
-    double forward;  /* and the loss */
-    double backward; /* and adding the gradient to those of other batches, where the plan does; 0 without update */
+    double forward;  /* forward and the loss */
+    double backward; /* backward. If the plan accumulates: also adding its gradient to the sum. 0 without update */
 } clq_plan_seconds;
-/* Of the launches of a full batch, on made-up samples, by a plan of its own: the least of some trials, since what else
- * a machine does only adds. tune: .trial is used where it is set, and gives both. Errors as of
+/* Measures the launches of a full batch on made-up samples, in a plan of its own. It takes the least of several trials,
+ * since other load of the machine can only add time. If tune->trial is set, it gives both times. Errors: those of
  * clq_plan_create and clq_plan_run. */
 clq_status clq_plan_time(const clq_model *model, clq_device *device, const clq_plan_config *config,
                          const clq_tune_config *tune, clq_plan_seconds *out);
 
-/* Memory for what lives inside one run of a launch list: every activation and scratch value of the list is given its
- * range of the chunks, which are made here. For plans, and for whoever runs a list of single operations. */
+/* Memory for values that live during one run of a launch list. Every activation and every scratch value of the list
+ * gets a range of the chunks, which are made here. For plans, and for code that runs a list of single operations. */
 typedef struct clq_placement {
-    clq_buffer **chunks; /* each at most what the device allocates at once; NULL: they were only measured */
+    clq_buffer **chunks; /* each at most as large as the device allocates at once. NULL: chunks were only measured */
     size_t chunk_count;
-    size_t bytes;                       /* of all chunks of its own */
-    size_t unplanned_bytes;             /* the values' bytes added up: without sharing */
-    const struct clq_placement *lender; /* of chunks that are not its own; NULL: all are */
+    size_t bytes;                       /* of all chunks that are its own */
+    size_t unplanned_bytes;             /* the sum of the values' bytes: what they take without sharing */
+    const struct clq_placement *lender; /* owns the chunks that are not its own. NULL: all chunks are its own */
 } clq_placement;
 clq_status clq_placement_create(clq_list *list, clq_placement *out);
-/* The same, but uses another's chunks where they are large enough; it must outlive this one. NULL: none. */
+/* The same, but borrows the lender's chunks that are large enough. The lender must outlive this placement. NULL:
+ * none. */
 clq_status clq_placement_create_over(clq_list *list, const clq_placement *lender, clq_placement *out);
-/* What it would take, without any memory: `chunks` is NULL. */
+/* Finds how much memory the placement would take, but makes no chunks: `chunks` is NULL. */
 clq_status clq_placement_measure(clq_list *list, clq_placement *out);
 void clq_placement_release(clq_placement *placement); /* takes {0} */
 
-/* What it costs and holds, for `clique plan` and for planning capacities. */
+/* The memory of a plan, for `clique plan` and for planning capacities. */
 typedef struct clq_plan_memory {
-    size_t activation_bytes;           /* the arena, with lifetimes shared */
+    size_t activation_bytes;           /* values whose lifetimes do not overlap share memory */
     size_t activation_bytes_unplanned; /* if every value had memory of its own */
     size_t parameter_bytes, gradient_bytes, optimizer_bytes, io_bytes;
 } clq_plan_memory;
 void clq_plan_get_memory(const clq_plan *plan, clq_plan_memory *out);
 const clq_list *clq_plan_list(const clq_plan *plan);
 
-/* A plan for training with so much recomputation. */
+/* A plan for training with a certain amount of recomputation. */
 typedef struct clq_recompute_level {
-    clq_recompute_kind recompute; /* OFF, ALL, or between these AUTO */
-    size_t activations_most;      /* with which a config makes that plan */
+    clq_recompute_kind recompute; /* OFF, ALL, or AUTO for levels between the two */
+    size_t activations_most;      /* the value in a config that makes this plan */
     size_t activation_bytes;
     double work; /* of FORWARD to BACKWARD, for a full batch, in operations; a byte that is moved counts as
                     CLQ_OPERATIONS_PER_BYTE */
 } clq_recompute_level;
 enum { CLQ_RECOMPUTE_LEVELS = 12 };
 clq_recompute_level clq_plan_level(const clq_plan *plan); /* of the plan itself */
-/* The same plan with none at all, with more and more, and with the most; each needs fewer bytes than the one before.
- * Errors: as of clq_plan_create. */
+/* The levels of a plan: first without recomputation (but for what the model marks), then with more and more, and last
+ * with the most. Each level needs fewer bytes than the one before. Errors: those of clq_plan_create. */
 clq_status clq_plan_levels(const clq_plan *plan, clq_recompute_level levels[CLQ_RECOMPUTE_LEVELS], size_t *count);
-/* As clq_plan_time, of such a plan. For a plan that is not of slices of weights. */
+/* As clq_plan_time, for the plan at this level. The plan must not have slices of weights. */
 clq_status clq_plan_time_level(const clq_plan *plan, const clq_recompute_level *level, clq_plan_seconds *out);
 
 /* An operation of the plan's step graph, as it was after a pass. */
@@ -342,10 +365,10 @@ typedef struct clq_node_info {
     size_t output_count, input_count;
     const char *outputs[CLQ_NODE_OUTPUTS], *inputs[CLQ_NODE_INPUTS]; /* "%5: f32(13, 13, 16)"; "%1", "weight …" */
 } clq_node_info;
-/* Sees the nodes of the graph after the first pass in order, then after the second, … What it is given lasts until it
- * returns. */
+/* Called for each node of the graph after the first pass, in order; then for each node after the second pass, and so
+ * on. What it is given lasts until it returns. */
 typedef void (*clq_node_visitor)(void *context, const clq_node_info *node);
-/* Choices are those of the rules and of what is kept, not of the plan's own selections. Errors: MEMORY. */
+/* The graph's choices are those of the rules and of what is kept, not the plan's own selections. Errors: MEMORY. */
 clq_status clq_plan_visit_graph(const clq_plan *plan, clq_node_visitor visit, void *context);
 void clq_plan_segment_range(const clq_plan *plan, clq_segment segment, size_t *first, size_t *end);
 

@@ -36,7 +36,7 @@ clq_status clq_weights_hash(clq_weights *weights, clq_queue *queue, clq_arena ar
     const size_t blocks = clq_weights_blocks(weights, arena);
     clq_buffer *memory = clq_weights_arena(weights, arena);
     if (!memory || blocks == 0) return CLQ_OK;
-    /* Of parameters that turn one for each place. */
+    /* Parameters that turn have a hasher for each of their two places. */
     clq_hasher *hasher = &weights->hashers[arena == CLQ_ARENA_STATE ? 2 : weights->turned];
     if (!hasher->list) CLQ_TRY(open_hasher(hasher, memory, blocks));
     CLQ_TRY(clq_list_run(hasher->list, queue, 0, clq_list_launch_count(hasher->list)));

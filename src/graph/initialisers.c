@@ -7,7 +7,7 @@
 
 /* ---- random numbers ---- */
 
-/* Box and Muller, 1958: the cosine alone, so that a value takes two numbers of the stream. */
+/* Box and Muller, 1958. Only the cosine is used, so each value takes two numbers of the stream. */
 static double normal(clq_random *random) {
     const double radius = sqrt(-2.0 * log(1.0 - clq_random_unit(random)));
     return radius * cos(2.0 * 3.14159265358979323846 * clq_random_unit(random));
@@ -44,7 +44,7 @@ static double fan_of(const clq_initialiser *i, const clq_variable *variable) {
     const double in = (double)variable->fan_in, out = (double)variable->fan_out;
     return i->fan == CLQ_FAN_IN ? in : i->fan == CLQ_FAN_OUT ? out : (in + out) / 2;
 }
-/* The deviation of a normal value that was cut at two deviations, of those of the uncut one. */
+/* The standard deviation of a normal distribution that is cut off at two deviations, in deviations of the whole one. */
 static const double kept_deviation = 0.87962566103423978;
 static double scaled_value(const clq_initialiser *i, const clq_variable *variable, clq_random *random) {
     const double fan = fan_of(i, variable), deviation = sqrt(i->scale / fan);
@@ -56,8 +56,9 @@ static double scaled_value(const clq_initialiser *i, const clq_variable *variabl
 
 /* ---- matrices ---- */
 
-/* Makes `count` rows of `width` values, which are independent, orthonormal: Gram and Schmidt, each row twice, which is
- * enough for the rounding errors of floats (Giraud, Langou and Rozloznik, 2005). */
+/* Makes `count` rows of `width` values orthonormal; before, they must be linearly independent. Gram and Schmidt's
+ * method goes over each row twice, which is enough for the rounding errors of floats (Giraud, Langou and Rozloznik,
+ * 2005). */
 static void orthonormalise(double *rows, size_t count, size_t width) {
     for (size_t r = 0; r < count; r++) {
         double *row = rows + r * width;

@@ -1,4 +1,5 @@
-/* What recomputation can do for a plan: the same plan with more and more of it, and the bytes and the work of each. */
+/* What recomputation can do for a plan: levels with more and more recomputation, and the bytes and the work of each
+ * level. */
 #include "graph/plan.h"
 
 #include <math.h>
@@ -20,7 +21,7 @@ clq_recompute_level clq_plan_level(const clq_plan *plan) {
                                  .work = work_of(plan)};
 }
 
-/* Of a plan over the same weights that has no memory of its own. */
+/* Makes the level from a plan over the same weights. That plan has no memory of its own. */
 static clq_status make_level(const clq_plan *plan, clq_recompute_kind recompute, size_t most,
                              clq_recompute_level *out) {
     clq_plan_config config = plan->config;
@@ -30,7 +31,7 @@ static clq_status make_level(const clq_plan *plan, clq_recompute_kind recompute,
     config.unbound = true;
     config.beside = plan;
     config.metrics_of = NULL;
-    config.selections = NULL; /* they were borrowed */
+    config.selections = NULL; /* they were only borrowed */
     CLQ_TRY(clq_plan_create(plan->weights, &config, &other));
     *out = clq_plan_level(other);
     out->activations_most = most;
@@ -66,7 +67,7 @@ clq_status clq_plan_time_level(const clq_plan *plan, const clq_recompute_level *
     config.activations_most = level->activations_most;
     config.beside = config.metrics_of = NULL;
     config.selections = NULL;
-    /* Forward and backward are timed alone, and the lists of variables were borrowed, too. */
+    /* Only forward and backward are timed, and the lists in the options were only borrowed, too. */
     config.update_options = (clq_update_options){.scaling = plan->config.update_options.scaling};
     config.exchange.all_reduce = config.joins.all_reduce = config.norm_parts.all_reduce = NULL;
     return clq_plan_time(plan->model, plan->device, &config, &tune, out);

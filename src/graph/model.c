@@ -43,7 +43,8 @@ static clq_tensor latch(clq_model *model, clq_status status, const char *layer) 
     return (clq_tensor){0};
 }
 
-/* Of a finished model, which is not touched, since others may be reading it, this thread's detail says so. */
+/* Whether something can be added to the model. If the model is finished, only this thread's detail is set: others may
+ * be reading the model, so it is not touched. */
 static bool may_add(const clq_model *model, const char *what) {
     if (model->error.status != CLQ_OK) return false;
     if (model->finished) clq_fail(CLQ_ERROR_STATE, "model %s is finished: no %s can be added", model->name, what);
@@ -140,7 +141,7 @@ static clq_status check_inputs(const clq_model *model, const clq_layer_kind *kin
     return CLQ_OK;
 }
 
-/* What the layer, whose id is or will be `id`, makes of the inputs, as the model's next tensor. */
+/* Adds the model's next tensor: what the layer makes of the inputs. id: the layer's id, which it may get later. */
 static clq_status apply(clq_model *model, clq_layer *layer, uint32_t id, const clq_tensor *inputs, size_t count) {
     clq_model_tensor y = {
         .layer = id, .first_input = model->input_total, .input_count = (uint32_t)count, .dtype = CLQ_F32};
@@ -190,8 +191,8 @@ static uint32_t mask_of(const clq_model *model, clq_tensor x) {
     return known ? model->tensors[x.id - 1].mask : 0;
 }
 
-/* Puts the masks that a row takes of `count` inputs, of which the first are positional, to masks[0 …]; gives how many
- * these are. */
+/* Writes to masks[0 …] the masks that a row takes of `count` inputs, the first of which are positional. Gives the
+ * number of masks. */
 static size_t find_masks(const clq_model *model, const clq_attribute *row, const clq_tensor *inputs, size_t positional,
                          size_t count, clq_tensor *masks) {
     bool any = false;
@@ -206,13 +207,13 @@ static size_t find_masks(const clq_model *model, const clq_attribute *row, const
     return any ? found : 0;
 }
 
-/* The inputs of a use of the layer, with masks of theirs behind them that the layer takes. A layer takes a mask in all
+/* Gives the inputs of a use of the layer, and behind them the masks that the layer takes. A layer takes a mask in all
  * its uses or in none. The caller frees *all. */
 static clq_status add_masks(clq_model *model, clq_layer *layer, const clq_tensor *inputs, size_t *count,
                             clq_tensor **all) {
     const bool first = layer->made_for.rank == 0; /* the layer's first use */
     const size_t rows = layer->kind->attribute_count, positional = clq_layer_positional(layer, *count);
-    *all = clq_alloc(*count * 2 + rows, sizeof **all); /* of one row at most the masks are of each */
+    *all = clq_alloc(*count * 2 + rows, sizeof **all); /* at most one row takes the masks of all inputs */
     if (!*all) return CLQ_ERROR_MEMORY;
     if (*count > 0) memcpy(*all, inputs, *count * sizeof **all);
     for (size_t i = 0; i < rows; i++) {
@@ -231,7 +232,7 @@ static clq_status add_masks(clq_model *model, clq_layer *layer, const clq_tensor
     return CLQ_OK;
 }
 
-/* What apply gave, with the mask that its kind makes of the inputs'. */
+/* Gives the tensor that apply added, with the mask that its kind makes of the inputs' masks. */
 static clq_tensor finish_use(clq_model *model, uint32_t id) {
     const clq_tensor y = {.model = model, .id = model->tensor_count};
     const clq_layer_kind *kind = model->layers[id - 1].kind;
@@ -250,7 +251,7 @@ clq_tensor clq_layer_keep_mask(clq_model *model, uint32_t layer, clq_tensor y) {
 
 /* ---- adding ---- */
 
-/* A use of the layer, whose id is or will be `id`. */
+/* Adds a use of the layer. id: the layer's id, which it may get later. */
 static clq_status use(clq_model *model, clq_layer *layer, uint32_t id, const clq_tensor *inputs, size_t count) {
     clq_tensor *all;
     clq_status status = add_masks(model, layer, inputs, &count, &all);
@@ -303,7 +304,7 @@ clq_tensor clq_share(clq_model *model, clq_tensor of, clq_tensor x) {
     return clq_model_apply_again(model, model->tensors[of.id - 1].layer, &x, 1);
 }
 
-/* Whether a tensor may be marked; else the failure is noted. */
+/* Whether a tensor may be marked. If not, the failure is noted. */
 static bool may_mark(clq_model *model, clq_tensor x, const char *call) {
     if (model->error.status != CLQ_OK) return false;
     if (model->finished) {
@@ -376,7 +377,7 @@ clq_tensor clq_pipeline_cut(clq_model *model, clq_tensor x) {
 
 /* ---- finishing and reading ---- */
 
-/* Renumbers: kept[id] of what stays is its new id, that of the others 0. Gives how many stay. */
+/* Renumbers what stays: each kept[id] that is not 0 becomes the new id. Gives how many stay. */
 static uint32_t number(uint32_t *kept, uint32_t count) {
     uint32_t next = 0;
     for (uint32_t id = 1; id <= count; id++)
@@ -400,15 +401,14 @@ static void keep_tensors(clq_model *model, const uint32_t *tensors, const uint32
     }
     model->input = tensors[model->input];
     for (uint32_t i = 0; i < model->mark_count; i++) {
-        uint32_t id = model->marks[i]; /* or what stays in front of it */
+        uint32_t id = model->marks[i]; /* if it was dropped, the last tensor in front of it that stays */
         while (id > 1 && !tensors[id]) id--;
         model->marks[i] = tensors[id];
     }
     for (uint32_t i = 0; i < model->output_count; i++) model->outputs[i] = tensors[model->outputs[i]];
 }
 
-/* Leaves what the outputs are computed from. What does not lead to one would never be trained, yet be asked for in
- * files. */
+/* Drops tensors and layers that no output is computed from. They would never be trained, but files would need them. */
 static clq_status drop_unused(clq_model *model) {
     uint32_t *tensors = clq_alloc((size_t)model->tensor_count + 1, sizeof *tensors);
     uint32_t *layers = clq_alloc((size_t)model->layer_count + 1, sizeof *layers);
@@ -443,7 +443,7 @@ static clq_status drop_unused(clq_model *model) {
     return status;
 }
 
-/* A loss leaves out the steps that do not count: a step has one row of values, or the rows of one axis. */
+/* A loss leaves out the steps that do not count. So a step must have one row of values, or the rows of one axis. */
 static clq_status check_mask(const clq_model *model, const clq_model_tensor *y) {
     char shape[CLQ_SHAPE_TEXT_MAX], steps[CLQ_SHAPE_TEXT_MAX];
     const clq_shape *mask = y->mask ? &model->tensors[y->mask - 1].shape : NULL;

@@ -28,21 +28,23 @@ clq_status clq_initialiser_check_shape(const clq_initialiser *initialiser, const
 static inline uint32_t clq_layer_variable(const clq_layer *layer, unsigned number) {
     return number < layer->variable_places ? layer->variables[number] : 0;
 }
-/* Variable `number` of the layer, `layer/what`. Where the layer is applied again, its shape must be as it was. */
+/* Declares variable `number` of the layer, with the name `layer/what`. If the layer is applied again, the variable must
+ * have the same shape as before. */
 clq_status clq_model_declare_variable(clq_model *model, clq_layer *layer, unsigned number, clq_shape shape,
                                       const clq_variable_kind *kind);
-/* Nobody changes the layer's variables from now on. */
+/* From now on, nobody changes the layer's variables. */
 void clq_model_freeze_variables(clq_model *model, const clq_layer *layer);
-/* After layers were dropped: leaves the variables of those that are there. kept[id]: the new id of a layer, 0: none. */
+/* After layers were dropped: drops their variables. kept[id]: the layer's new id; 0: it was dropped. */
 void clq_model_keep_variables(clq_model *model, const uint32_t *kept);
 
 /* ---- names of layers (names.c) ---- */
 
-/* Room for the name of one more layer. Errors: MEMORY. */
+/* Makes room for the name of one more layer. Errors: MEMORY. */
 clq_status clq_names_reserve(clq_model *model);
-/* Gives a layer that is about to be added its name: `name`, or if that is NULL one that is made. Errors: ARGUMENT. */
+/* Names a layer that is about to be added: by `name`, or if that is NULL, by a name that is made. Errors: ARGUMENT. */
 clq_status clq_name_layer(const clq_model *model, const char *name, clq_layer *layer);
-/* Layer `id` is there now, for whose name there is room; layers were dropped. */
+/* clq_names_note: enters the name of layer `id`, for which there is room. clq_names_note_all: enters all names anew,
+ * after layers were dropped. */
 void clq_names_note(clq_model *model, uint32_t id);
 void clq_names_note_all(clq_model *model);
 
@@ -50,28 +52,30 @@ void clq_names_note_all(clq_model *model);
 static inline size_t clq_model_channels(const clq_model_tensor *tensor) {
     return tensor->shape.dims[tensor->shape.rank - 1];
 }
-/* Dimensions of a tensor that a builder was given; 0: it is none of the model's. */
+/* Dimensions of a tensor that a builder was given; 0: it is no tensor of the model. */
 static inline unsigned clq_model_rank(const clq_model *model, clq_tensor x) {
     return x.model == model && x.id > 0 && x.id <= model->tensor_count ? model->tensors[x.id - 1].shape.rank : 0;
 }
 
-/* What a builder gives back that fails before it can add a layer: latches this thread's detail, unless the model is
- * finished. (model.c) */
+/* For a builder that fails before it can add a layer. Latches this thread's detail, unless the model is finished. Gives
+ * no tensor. (model.c) */
 clq_tensor clq_model_fail(clq_model *model, clq_status status, const char *layer);
 
-/* The layer that gave x, for a call that changes it; NULL: it may not, and the failure is latched. And the layer's
- * variable of a name, "kernel"; NULL: it has none. (model.c) */
+/* clq_model_marked_layer: the layer that gave x, for a call that changes this layer. NULL: the call is not allowed, and
+ * the failure was noted. clq_model_variable_named: the layer's variable of a name, as "kernel". NULL: it has none.
+ * (model.c) */
 clq_layer *clq_model_marked_layer(clq_model *model, clq_tensor x, const char *call);
 clq_variable *clq_model_variable_named(clq_model *model, const clq_layer *layer, const char *what);
 
-/* Room for `more` elements of an owner's array behind those that it has; on failure the array stays as it is. */
+/* Makes room for `more` elements behind those of an owner's array. On failure, the array stays as it is. */
 #define CLQ_RESERVE(owner, array, count, more, capacity)                                                               \
     clq_reserve((void **)&(owner)->array, (owner)->count, (more), &(owner)->capacity, sizeof *(owner)->array)
 clq_status clq_reserve(void **array, size_t count, size_t more, size_t *capacity, size_t size);
 
-/* The product of the dimensions, each at least 1: at most INT32_MAX, as kernels index with 32-bit integers. */
+/* The product of the dimensions, each of which is at least 1. It is at most INT32_MAX, as kernels index with 32-bit
+ * integers. */
 clq_status clq_shape_elements(const clq_shape *shape, size_t *out);
-/* The same of a tensor of the model, which may be without axes: one value. */
+/* The same for a tensor of the model. A tensor without axes has one value. */
 clq_status clq_tensor_elements(const clq_shape *shape, size_t *out);
 /* "(28, 28, 1)" */
 enum { CLQ_SHAPE_TEXT_MAX = 144 };

@@ -1,5 +1,5 @@
-/* Names of layers, as Keras makes them (dense, dense_1, …), and which are taken: a table of layers by the hashes of
- * their names, so that a model of many thousands is built and read in a time that grows with their number. */
+/* Names of layers, made as Keras makes them (dense, dense_1, …), and a hash table of all names. With the table, the
+ * time to build or read a model grows linearly with its layers, even for many thousands. */
 #include "graph/layers/layer.h"
 
 #include <stdio.h>
@@ -7,7 +7,8 @@
 
 /* ---- which are taken ---- */
 
-/* Where the name is, or would be: slots behind one another from its hash on. Fewer than half of them are used. */
+/* The slot that has the name, or that is free for it. The search goes from the slot of the name's hash to the next
+ * slots. Fewer than half of the slots are used. */
 static size_t find_slot(const clq_model *model, const char *name) {
     size_t at = (size_t)clq_hash128_of(name, strlen(name), 0).low & (model->name_slots - 1);
     while (model->names[at] && strcmp(model->layers[model->names[at] - 1].name, name) != 0)
@@ -57,7 +58,8 @@ static clq_status take_name(const clq_model *model, const char *name, clq_layer 
     return CLQ_OK;
 }
 
-/* Keras counts the layers of a class that it named; one that the caller has used meanwhile is passed over. */
+/* As Keras does, counts the layers of the class that have made names. Skips a name that the caller has used
+ * meanwhile. */
 static void make_name(const clq_model *model, clq_layer *layer) {
     const char *stem = layer->kind->stem;
     uint32_t number = 0;

@@ -1,6 +1,7 @@
-/* Gives activations and scratch their memory: values whose lifetimes do not overlap share bytes. Largest first, each at
- * the lowest offset that is free over its whole life ("greedy by size", Pisarchyk and Lee, "Efficient memory
- * management for deep neural net inference", 2020). Cut into chunks that the device can allocate. */
+/* Gives activations and scratch their memory. Values whose lifetimes do not overlap share bytes. The largest value is
+ * placed first, and each value at the lowest offset that is free over its whole life ("greedy by size", Pisarchyk and
+ * Lee, "Efficient memory management for deep neural net inference", 2020). The memory consists of chunks that the
+ * device can allocate. */
 #include "graph/graph.h"
 
 #include <stdlib.h>
@@ -21,7 +22,7 @@ static bool lives_overlap(const clq_value_info *a, const clq_value_info *b) {
     return a->first_use <= b->last_use && b->first_use <= a->last_use;
 }
 
-/* The lowest offset in `chunk` where `item` fits below every placed value that lives at the same time. */
+/* The lowest offset in `chunk` where `item` overlaps no placed value that lives at the same time. */
 static size_t lowest_offset(const placed *items, size_t count, const placed *item, size_t chunk) {
     size_t offset = 0;
     for (bool moved = true; moved;) {
@@ -38,7 +39,7 @@ static size_t lowest_offset(const placed *items, size_t count, const placed *ite
     return offset;
 }
 
-/* The values that need memory, largest first. items: room for all of the list. */
+/* Collects the values that need memory, largest first. items has room for all values of the list. */
 static clq_status collect(const clq_list *list, size_t chunk_max, placed *items, size_t *count, clq_placement *result) {
     const size_t align = clq_device_view_align(clq_list_device(list));
     for (clq_value v = 1; v <= clq_list_value_count(list); v++) {
@@ -61,14 +62,14 @@ static clq_status collect(const clq_list *list, size_t chunk_max, placed *items,
     return CLQ_OK;
 }
 
-/* The lender's chunk in this place, where it is large enough. */
+/* The lender's chunk of this number, if it is large enough. Otherwise NULL. */
 static clq_buffer *borrow(const clq_placement *lender, size_t chunk, size_t bytes) {
     if (!lender || !lender->chunks || chunk >= lender->chunk_count || clq_buffer_bytes(lender->chunks[chunk]) < bytes)
         return NULL;
     return lender->chunks[chunk];
 }
 
-/* How large the values make each chunk; in all, chunks' bytes are those of the placement. */
+/* Finds how many chunks there are, and how large the values make each chunk. */
 static clq_status size_chunks(const placed *items, size_t count, size_t **sizes, clq_placement *result) {
     size_t chunks = 0;
     for (size_t i = 0; i < count; i++) chunks = CLQ_MAX(chunks, items[i].chunk + 1);
@@ -94,7 +95,7 @@ static clq_status create_chunks(clq_device *device, const size_t *sizes, clq_pla
     return CLQ_OK;
 }
 
-/* items: room for all of the list. */
+/* Finds each value's chunk and offset. items has room for all values of the list. */
 static clq_status arrange(const clq_list *list, placed *items, size_t *count, clq_placement *result) {
     const size_t chunk_max = (size_t)clq_device_get_info(clq_list_device(list))->max_alloc_bytes;
     CLQ_TRY(collect(list, chunk_max, items, count, result));
@@ -108,7 +109,7 @@ static clq_status arrange(const clq_list *list, placed *items, size_t *count, cl
     return CLQ_OK;
 }
 
-/* buffers: also makes the chunks, and gives the values their places. */
+/* buffers: also makes the chunks, and tells the list where each value lies. */
 static clq_status place(clq_list *list, const clq_placement *lender, bool buffers, clq_placement *out) {
     clq_placement result = {.lender = lender};
     size_t count = 0, *sizes = NULL;

@@ -1,4 +1,4 @@
-/* A plan's life: launches added (emit.c), memory placed, kernels bound. */
+/* A plan's life: its launches are added (emit.c), its memory is placed, its kernels are bound. */
 #include "graph/plan.h"
 
 #include <string.h>
@@ -66,7 +66,7 @@ clq_value clq_plan_whole_value(clq_list *list, const char *name, clq_buffer *buf
     return buffer ? clq_plan_value(list, name, buffer, 0, clq_buffer_bytes(buffer)) : CLQ_NO_VALUE;
 }
 
-/* Names the buffers as values of the list, each variable's range too. */
+/* Makes values of the list of the plan's buffers, and of each variable's range in them. */
 static clq_status name_values(clq_plan *plan) {
     const clq_model *model = plan->model;
     const clq_weights *weights = plan->weights;
@@ -152,7 +152,7 @@ static clq_status open_list(clq_plan *plan) {
     return CLQ_OK;
 }
 
-/* All launches, over the plan's buffers. */
+/* Adds all launches, over the plan's buffers. */
 static clq_status fill_list(clq_plan *plan) {
     CLQ_TRY(name_values(plan));
     CLQ_TRY(clq_checks_open(plan));
@@ -170,9 +170,10 @@ static void drop_list(clq_plan *plan) {
     memset(plan->segment_end, 0, sizeof plan->segment_end);
 }
 
-/* What the pass that recomputes reckons with is less than what a placement takes: kernels have scratch memory, and
- * between values there are gaps. So the limit that it is given is lowered by what the placement is too large, until
- * that fits, or until nothing more can be saved. */
+/* Fills the list so that its placement fits into config->activations_most, if that is possible. The pass that
+ * recomputes finds fewer bytes than a placement takes, since kernels have scratch memory, and there are gaps between
+ * values. So each try lowers the limit of the pass by the bytes that the placement has too many. The last try saves as
+ * much as possible. */
 static clq_status fill_fitting_list(clq_plan *plan) {
     enum { TRIES = 8 };
     clq_plan_config *config = &plan->config;
@@ -300,7 +301,7 @@ clq_status clq_plan_set_input(clq_plan *plan, clq_buffer *const *arrays) {
     return CLQ_OK;
 }
 
-/* Kernels get the arenas where they are since the plan ran last. */
+/* If the weights' arenas have changed places since the plan ran last, gives kernels the new ones. */
 static clq_status follow_weights(clq_plan *plan) {
     const clq_weights *weights = plan->weights;
     if (plan->parameters != weights->parameters) {
@@ -350,7 +351,8 @@ size_t clq_plan_calls(const clq_plan *plan, size_t parts) {
 
 bool clq_plan_exchanges(const clq_plan *plan) { return plan->exchanges; }
 
-/* Whether trainable variables of the same layer lie behind variable `index` in the arena, which goes backwards. */
+/* Whether trainable variables of the same layer lie behind variable `index` in the arena. The arena has the model's
+ * order backwards. */
 static bool layer_goes_on(const clq_model *model, uint32_t index) {
     for (uint32_t i = index; i-- > 0 && model->variables[i].layer == model->variables[index].layer;)
         if (model->variables[i].role == CLQ_ROLE_TRAINABLE) return true;

@@ -10,9 +10,9 @@
 typedef struct clq_block_table {
     clq_buffer *table; /* as of clq_blocks */
     size_t entries, count;
-    clq_buffer *decays;          /* f32, of each block: 1 where parameters decay, else 0. NULL: all do */
-    clq_buffer *of_trust_ratios; /* the table, where variables of optimizers without a trust ratio have no blocks.
-                                    NULL: all have one */
+    clq_buffer *decays;          /* f32, for each block: 1 if its parameters decay, else 0. NULL: all decay */
+    clq_buffer *of_trust_ratios; /* a copy of the table, in which variables of optimizers without a trust ratio have no
+                                    blocks. NULL: no optimizer has a trust ratio */
 } clq_block_table;
 
 /* What hashes an arena (hash.c). {0} until needed. */
@@ -22,56 +22,60 @@ typedef struct clq_hasher {
 } clq_hasher;
 
 struct clq_weights {
-    const clq_model *model; /* outlives them */
+    const clq_model *model; /* outlives the weights */
     clq_device *device;
-    clq_stage whose, *stage;         /* stage: NULL, or &whose */
-    clq_dtype dtypes[2];             /* of the variables in the arenas PARAMETERS and STATE; f32 where there are none */
-    size_t part_begin, part_end;     /* of the arenas: which bytes the optimizer's slots are for, and updates change */
-    clq_weight_slice *slices;        /* what they hold of variable i */
-    bool sliced;                     /* less than all of some */
-    size_t arena_bytes, whole_bytes; /* of each arena of trainable variables; those that are whole, which are first */
-    size_t state_bytes, apart_bytes; /* of which the first are each replica's own */
+    clq_stage whose, *stage;         /* stage: &whose, or NULL: the whole model */
+    clq_dtype dtypes[2];             /* of the variables in the arenas PARAMETERS and STATE; f32 if there are none */
+    size_t part_begin, part_end;     /* bytes of the arenas: the part that has optimizer slots, and that updates
+                                        change */
+    clq_weight_slice *slices;        /* [i]: what the weights hold of variable i */
+    bool sliced;                     /* the weights hold less than all of some variable */
+    size_t arena_bytes, whole_bytes; /* of each arena of trainable variables; of the whole variables in it, which come
+                                        first */
+    size_t state_bytes, apart_bytes; /* of the arena of state; of the state that is each replica's own, which comes
+                                        first */
     size_t *offsets;                 /* where variable i lies in the arenas of its role, or CLQ_NO_OFFSET */
     clq_buffer *parameters, *gradient, *state; /* NULL: none */
     clq_buffer *optimizer[CLQ_UPDATE_STATES_MAX];
     unsigned optimizer_slots;
     clq_buffer *scaling;       /* clq_weights_scaling */
-    float first_scale;         /* of the loss, where there is a state */
-    bool averages;             /* the last of the slots is the parameters' average */
+    float first_scale;         /* the initial loss scale; 0: losses are not scaled */
+    bool averages;             /* the last optimizer slot is the parameters' average */
     clq_treatment *treatments; /* (variables) */
-    bool spares;               /* one of them is spared */
-    clq_run *runs;             /* (run_count) of the arenas, by optimizer; NULL: nothing is updated */
+    bool spares;               /* some variable is spared */
+    clq_run *runs;             /* (run_count) ranges of the arenas, by optimizer; NULL: nothing is updated */
     size_t run_count;
-    clq_held *held; /* (held_count) variables; NULL: none */
+    clq_held *held; /* (held_count) variables whose updates something follows; NULL: none */
     size_t held_count;
-    clq_optimizer others[CLQ_OPTIMIZERS_MAX - 1]; /* as of clq_update_options, as is */
-    bool trust_ratios, main_has_trust_ratio;      /* an optimizer has one; the main one has */
-    bool measures_whole;    /* squares of variables that are whole count, as they do of the first rank */
-    clq_block_table blocks; /* of the part; all zero where nothing is updated */
+    clq_optimizer others[CLQ_OPTIMIZERS_MAX - 1]; /* a copy of those in clq_update_options */
+    bool trust_ratios, main_has_trust_ratio;      /* some optimizer has one; the main optimizer has one */
+    bool measures_whole;    /* the squares of whole variables count. With slices, they count on the first rank only */
+    clq_block_table blocks; /* of the part that is updated; all zero: nothing is updated */
     bool turned;            /* parameters and gradient have changed places */
-    clq_list *mean, *weigh; /* of state, of parameters (state.c); NULL until needed */
+    clq_list *mean, *weigh; /* launches over state, and over parameters (state.c); NULL until needed */
     unsigned mean_of;       /* replicas that `mean` divides by */
-    clq_hasher hashers[3];  /* of the parameters as they were at first, of where they are when turned, of the state */
+    clq_hasher hashers[3];  /* of the parameters in their first place, of the parameters when turned, and of the
+                               state */
 };
 
-/* A part of all replicas' updates, as a launch list of its own: one from weights to gradients as they are at first, and
- * one from where they have changed places. */
+/* A plan's part of an update that replicas share, as launch lists. There are two lists of each kind. [0] goes from the
+ * weights to the gradients as these are at first, and [1] is for when they have changed places. */
 typedef struct clq_sharded_update {
     clq_list *lists[2];      /* NULL: the update is not sharded */
-    clq_list *sums[2];       /* what comes before where it is wanted: the sum of the gradients, and its squares; */
-    clq_list *directions[2]; /* of an optimizer with a trust ratio then its first pass */
-    clq_placement placements[2], sum_placements[2], direction_placements[2]; /* between their launches */
+    clq_list *sums[2];       /* run before `lists`, if clq_plan_sums_first: the sum of the gradients, and its squares */
+    clq_list *directions[2]; /* run then, if an optimizer has a trust ratio: its first pass */
+    clq_placement placements[2], sum_placements[2], direction_placements[2]; /* memory of the lists */
     clq_buffer *squares;                                                     /* clq_plan_step_squares */
-    clq_buffer *factors; /* what the part of the gradient is taken times: the first pass leaves it for the second. NULL:
-                            there is one pass, or no such factor */
+    clq_buffer *factors; /* factors of the part of the gradient, which the first pass leaves for the second. NULL: there
+                            is one pass, or no factor */
     clq_block_table blocks;                                  /* of the plan's part */
-    clq_buffer *aliases[2 * 3 * (CLQ_UPDATE_RANKS_MAX - 1)]; /* of peers' gradients, by each list */
+    clq_buffer *aliases[2 * 3 * (CLQ_UPDATE_RANKS_MAX - 1)]; /* of peers' gradients, anew for each list */
     unsigned alias_count;
 } clq_sharded_update;
 
 /* A variable's ranges of the arenas as values of the list. */
 typedef struct clq_plan_variable {
-    clq_value weight, gradient; /* gradient NO_VALUE: it has none */
+    clq_value weight, gradient; /* gradient NO_VALUE: the variable has none */
     size_t done;                /* launches after which its gradient is whole */
 } clq_plan_variable;
 
@@ -85,7 +89,7 @@ typedef struct clq_checks {
     clq_value v_first;
     clq_check_place *places; /* in the order of the launches */
     size_t count, capacity;
-    size_t *exchanges; /* launches in front of which replicas add up what they have, in order */
+    size_t *exchanges; /* the launches that are exchanges between replicas, in order */
     size_t exchange_count, exchange_capacity;
     uint32_t step, slot; /* of the run */
 } clq_checks;
@@ -94,8 +98,8 @@ struct clq_plan {
     const clq_model *model; /* outlives the plan, as the weights do */
     clq_device *device;
     clq_weights *weights;
-    clq_buffer *parameters, *gradient; /* of the weights, when the arguments of kernels were set */
-    clq_weights *own_weights;          /* the same where they end with the plan, else NULL */
+    clq_buffer *parameters, *gradient; /* of the weights, as the arguments of kernels have them */
+    clq_weights *own_weights;          /* the weights, if the plan owns them, else NULL */
     clq_plan_config config;
     clq_loss_problem losses[CLQ_MODEL_OUTPUTS_MAX]; /* what config points to: copies of the caller's */
     clq_optimizer update;
@@ -106,58 +110,60 @@ struct clq_plan {
     clq_sharded_update sharded;
     clq_checks checks;
     clq_feed feed;
-    /* If config.beside has one of the size, it is that one. inputs: (feed.count); NULL: another stage reads it. */
+    /* If config.beside has a buffer of the same size, the plan uses that one, except for norms. inputs: (feed.count).
+     * NULL: another stage reads the array. */
     clq_buffer *inputs[CLQ_FEED_MAX], *metrics, *norms, *output[CLQ_MODEL_OUTPUTS_MAX];
     clq_buffer *crossings[CLQ_CROSSING_KINDS][CLQ_CROSSINGS_MAX]; /* NULL: none */
-    clq_buffer **constants;                                       /* (constant_count) what its graph knows */
+    clq_buffer **constants;                                       /* (constant_count) numbers that the graph knows */
     uint32_t constant_count;
 
-    /* the same as values of the list; of arenas the part that is updated */
+    /* The same as values of the list. Of arenas, only the part that is updated. */
     clq_value v_crossings[CLQ_CROSSING_KINDS][CLQ_CROSSINGS_MAX];
     clq_value v_inputs[CLQ_FEED_MAX], v_metrics, v_norms, v_output[CLQ_MODEL_OUTPUTS_MAX];
     clq_value v_parameters, v_gradient, v_optimizer[CLQ_UPDATE_STATES_MAX], v_table, v_trust_table, v_decays, v_scaling;
     clq_plan_variable *variables;
 };
 
-/* `beside`, where it has the size, else one of the plan's own. */
+/* Gives `beside`, if it has this size. Otherwise makes a buffer of the plan's own. */
 clq_status clq_plan_create_buffer(clq_plan *plan, clq_buffer *beside, size_t bytes, const char *what, clq_buffer **out);
-/* Of bytes [begin, end) of the arenas, multiples of CLQ_VARIABLE_ALIGN. Release in any case. Errors: MEMORY,
- * DEVICE_MEMORY, … */
+/* Makes the table of bytes [begin, end) of the arenas, multiples of CLQ_VARIABLE_ALIGN. Release the table even after a
+ * failure. Errors: MEMORY, DEVICE_MEMORY, … */
 clq_status clq_block_table_create(const clq_weights *weights, size_t begin, size_t end, clq_block_table *out);
 void clq_hasher_release(clq_hasher *hasher);          /* takes {0} */
 void clq_block_table_release(clq_block_table *table); /* takes {0} */
-/* runs.c: copies what updates need of the options, and finds the runs of arenas that are laid out. */
+/* runs.c: copies what updates need of the options, and finds the runs of the arenas. Variables are laid out before. */
 clq_status clq_weights_take_optimizers(clq_weights *weights, const clq_optimizer *main,
                                        const clq_update_options *options);
 bool clq_weights_have_trust_ratio(const clq_weights *weights, uint32_t variable); /* whether its optimizer has one */
-/* Of bytes [begin, end) of the arenas. */
+/* The updates of bytes [begin, end) of the arenas. */
 clq_updates clq_plan_updates(const clq_plan *plan, size_t begin, size_t end);
 /* stage.c */
 clq_status clq_plan_create_crossings(clq_plan *plan);
 void clq_plan_destroy_crossings(clq_plan *plan);
-size_t clq_plan_crossing_bytes(const clq_plan *plan); /* of all, each once */
+size_t clq_plan_crossing_bytes(const clq_plan *plan); /* of all crossings, each buffer once */
 /* A range of a buffer as a value of a list. */
 clq_value clq_plan_value(clq_list *list, const char *name, clq_buffer *buffer, size_t offset, size_t bytes);
-/* check.c: where the config asks for it. A value that node reads from outside, in front of its launches; that it wrote,
- * behind them. */
+/* check.c. clq_checks_open prepares checks, if the config asks for them. clq_check_input checks a value from outside,
+ * in front of the launches of the node that reads it. clq_check_output checks a value behind the launches of the node
+ * that wrote it. */
 clq_status clq_checks_open(clq_plan *plan);
 void clq_checks_release(clq_checks *checks); /* takes {0} */
 void clq_check_input(clq_plan *plan, const clq_node *node, const clq_graph_value *value, clq_value memory);
 void clq_check_output(clq_plan *plan, const clq_node *node, const clq_graph_value *value, clq_value memory);
 /* The next launch is an exchange of replicas. */
 void clq_check_exchange(clq_plan *plan);
-/* What was found so far: by launches for compiling, on memory that has nothing yet. */
+/* Forgets what was found so far, as by launches for compiling: these run on memory that has no values yet. */
 clq_status clq_checks_forget(const clq_plan *plan, clq_queue *queue);
-/* Runs launches, and looks at what was found behind them and in front of each exchange, so that the replica that has
- * the first number that is not finite tells it, and no other gets it. Waits for the queue where it looks; without
- * checks the launches are run. NOT_FINITE names the first place. */
+/* Runs launches. With checks, it also looks at what was found, in front of each exchange and at the end; for this it
+ * waits for the queue. So the replica with the first number that is not finite reports the number, and no other replica
+ * receives it. NOT_FINITE names the first place. */
 clq_status clq_checks_run(clq_plan *plan, clq_queue *queue, size_t first, size_t end, const clq_order *order);
-/* All of a buffer; NO_VALUE where it is NULL. */
+/* All of a buffer; NO_VALUE if the buffer is NULL. */
 clq_value clq_plan_whole_value(clq_list *list, const char *name, clq_buffer *buffer);
 /* Arithmetic of launches first to end - 1, for a full batch. */
 double clq_plan_launch_flops(const clq_plan *plan, size_t first, size_t end);
 
-void clq_plan_drop_constants(clq_plan *plan); /* behind its list */
+void clq_plan_drop_constants(clq_plan *plan); /* after its list was destroyed */
 /* The graph of the plan's step, through all passes, as of clq_graph_build. */
 clq_status clq_plan_build_graph(const clq_plan *plan, clq_list *list, clq_graph *graph, clq_pass_observer after,
                                 void *observer);

@@ -1,4 +1,5 @@
-/* Several optimizers: runs of the arenas, each of one of them. A run is updated by launches of its own. */
+/* Updates with several optimizers. The arenas are divided into runs, each of which one optimizer updates, by launches
+ * of its own. */
 #include "graph/plan.h"
 
 unsigned clq_update_slots(const clq_optimizer *main, const clq_update_options *options) {
@@ -20,7 +21,7 @@ const clq_optimizer *clq_updates_optimizer(const clq_updates *updates, unsigned 
 
 /* ---- finding them ---- */
 
-/* A variable of the arenas, in their order. */
+/* Adds a variable to the runs. Variables come in the order of the arenas. */
 static void add_variable(clq_weights *weights, uint32_t index) {
     const unsigned optimizer = weights->treatments[index].optimizer;
     clq_run *last = weights->run_count ? &weights->runs[weights->run_count - 1] : NULL;
@@ -30,7 +31,8 @@ static void add_variable(clq_weights *weights, uint32_t index) {
         (clq_run){.begin = last ? weights->offsets[index] : 0, .end = weights->arena_bytes, .optimizer = optimizer};
 }
 
-/* As variables were laid out: from the last to the first, and slices behind those that are whole. */
+/* Goes through the variables as they were laid out: from the last to the first, and slices behind variables that are
+ * whole. */
 static void find_runs(clq_weights *weights) {
     const clq_model *model = weights->model;
     for (unsigned slices = 0; slices < 2; slices++)
@@ -74,7 +76,7 @@ clq_updates clq_plan_updates(const clq_plan *plan, size_t begin, size_t end) {
                          .end = end};
 }
 
-/* Run `index` as far as it is updated. False: not at all. */
+/* Gives the part of run `index` that is updated. False: there is none. */
 static bool take_run(const clq_updates *updates, size_t index, const clq_update_arenas *all, clq_update_arenas *arenas,
                      clq_update_problem *problem) {
     const clq_run *run = &updates->runs[index];

@@ -1,7 +1,8 @@
-/* How ranks split a model's variables. Decided on the graph of a training step without loss, so that all plans of a
- * model agree. From each node that can begin, the runs of its output are followed through all that reads or makes what
- * is split, by the rules of the operations, to nodes whose ranks' summands are added up. Where a rule says no, all of
- * these stay whole. Of what is left, some nodes are split alone, and the parts of their outputs joined. */
+/* How ranks split a model's variables. This is decided on the graph of a training step without loss, so that all plans
+ * of a model agree. A chain begins at a node that can begin one: its output is split into runs. By the rules of the
+ * operations, the split is followed through all nodes that read or make a split value, up to nodes whose output is a
+ * sum of the ranks' summands. If a rule refuses, all values of this chain stay whole. Then some of the nodes that are
+ * left are split alone, and the parts of their outputs are joined. */
 #include "graph/step/step.h"
 
 #include <stdlib.h>
@@ -19,26 +20,26 @@ struct clq_slicing {
     way *slices; /* by variable */
 };
 
-/* Some nodes of the graph. */
+/* A range of the graph's nodes. */
 typedef struct span {
     uint32_t begin, end;
 } span;
 
-/* What is split together: by value, the length of its runs, 0: it is whole. */
+/* Values that are split together. runs: by value, the length of its runs; 0: the value is whole. */
 typedef struct attempt {
     size_t *runs;
     size_t groups;  /* as of clq_split */
-    span nodes;     /* those that make or read what is split are among them */
-    bool grew, bad; /* something was added, or cannot be */
+    span nodes;     /* all nodes that make or read a split value are in this range */
+    bool grew, bad; /* a value was added; the values cannot be split */
 } attempt;
 
 typedef struct finder {
     const clq_graph *graph;
     unsigned ranks;
     attempt now;
-    span *uses;  /* by value: the nodes that make and read it are among them */
-    bool *found; /* by value: an attempt that succeeded split it */
-    bool *units; /* by value that is no sample's: what is computed with its parts are not summands alone */
+    span *uses;  /* by value: all nodes that make or read it are in this range */
+    bool *found; /* by value: it is split by an attempt that succeeded */
+    bool *units; /* by value that is the same for all samples: its parts make more than summands */
     way *slices;
     bool any;
 } finder;
@@ -59,12 +60,13 @@ static void find_uses(finder *f) {
 
 /* ---- what may be split ---- */
 
-/* Constraints are about whole variables. */
+/* A constraint needs the whole variable. */
 static bool is_constrained(const finder *f, const clq_graph_value *weight) {
     return clq_variable_follows(&f->graph->model->variables[weight->index]);
 }
 
-/* Samples and states are whole. Of a variable, a run is all that lies behind the axes in front of its own. */
+/* Samples and states stay whole. A run of a variable has all places along the axis of the split, and along the axes
+ * behind. */
 static bool may_split(const finder *f, clq_id id, size_t run, clq_split *s) {
     const clq_graph_value *value = value_of(f, id);
     unsigned axis;
@@ -83,7 +85,7 @@ static bool has_run(const finder *f, const clq_node *node) {
         if (f->now.runs[clq_node_value(node, i)] > 0) return true;
     return false;
 }
-/* Whether an attempt before did. */
+/* Whether an earlier attempt that succeeded splits some value of the node. */
 static bool was_found(const finder *f, const clq_node *node) {
     for (unsigned i = 0; i < CLQ_NODE_VALUES; i++)
         if (f->found[clq_node_value(node, i)]) return true;
@@ -102,7 +104,7 @@ static void take_runs(finder *f, const clq_node *node, clq_split *s) {
         widen(&a->nodes, f->uses[id].begin, f->uses[id].end);
     }
     a->groups = s->groups;
-    a->bad = a->bad || a->groups < f->ranks; /* there will not be more */
+    a->bad = a->bad || a->groups < f->ranks; /* groups never become more */
 }
 
 static clq_split split_of(const finder *f, const clq_node *node) {
@@ -146,7 +148,8 @@ static void begin(finder *f) {
     f->now.grew = f->now.bad = false;
 }
 
-/* From the last node on: what is made of weights alone, as a kernel that is turned, is read behind where it is made. */
+/* Goes from the last node to the first. So a value that is made of weights alone, as a transposed kernel, is seen where
+ * it is read before it is seen where it is made. */
 static void find_units(finder *f) {
     memset(f->units, 0, ((size_t)f->graph->value_count + 1) * sizeof *f->units);
     for (uint32_t n = f->now.nodes.end; n-- > f->now.nodes.begin;) {
@@ -160,8 +163,9 @@ static void find_units(finder *f) {
     }
 }
 
-/* How many nodes are split with the first; 0: it is not worth it. What exchanges nothing in backward, because its
- * inputs have no gradient, may also be split alone, and then exchanges its output. */
+/* How many nodes are split with the first; 0: the split is not worth it. If `first` exchanges nothing in backward,
+ * because its inputs have no gradient, it may also be split alone, and then exchanges its output. So the chain must not
+ * exchange more than this output. */
 static uint32_t weigh(const finder *f, const clq_node *first) {
     const span *among = &f->now.nodes;
     uint32_t nodes = 0;
@@ -179,7 +183,8 @@ static uint32_t weigh(const finder *f, const clq_node *first) {
     return fans || sums <= value_of(f, first->outputs[0])->elements ? nodes : 0;
 }
 
-/* Follows what is split if the output of a node is. How many nodes that are; 0: it cannot be, or is not worth it. */
+/* Follows what has to be split if a node's output is. Gives the number of nodes; 0: the split is not possible, or not
+ * worth it. */
 static uint32_t grow_from(finder *f, const clq_node *node) {
     if (!node->op->begins || was_found(f, node)) return 0;
     begin(f);
@@ -212,8 +217,8 @@ static int by_length(const void *a, const void *b) {
     return x->first < y->first ? -1 : x->first > y->first;
 }
 
-/* Chains that have a node in common exclude each other: the longest ones are taken, so that attention is rather split
- * by heads than with what is in front of it. */
+/* Chains that have a node in common exclude each other. The longest ones are taken, so attention is split by heads, and
+ * not together with what is in front of it. */
 static clq_status take_chains(finder *f) {
     const clq_graph *graph = f->graph;
     chain *chains = clq_alloc(CLQ_MAX(graph->node_count, 1u), sizeof *chains);
@@ -231,7 +236,7 @@ static clq_status take_chains(finder *f) {
 
 /* ---- nodes that are split alone ---- */
 
-/* Whether all that reads a value is such a node. */
+/* Whether all nodes that read a value are of this operation. */
 static bool is_read_alike(const finder *f, clq_id id, const clq_operation *op) {
     for (uint32_t n = f->uses[id].begin; n < f->uses[id].end; n++)
         for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++)
@@ -239,7 +244,8 @@ static bool is_read_alike(const finder *f, clq_id id, const clq_operation *op) {
     return true;
 }
 
-/* What is split of a node is weights, which nodes of other operations do not read, and the rows of its output. */
+/* Whether a node can be split alone. Of its inputs, only weights may be split, and nodes of other operations must not
+ * read these. Its output must be split by rows. */
 static bool is_lone(finder *f, const clq_node *node, clq_split *s) {
     begin(f);
     *s = (clq_split){.graph = f->graph, .node = node};
@@ -253,8 +259,9 @@ static bool is_lone(finder *f, const clq_node *node, clq_split *s) {
     return !f->now.bad && s->out[0] == clq_graph_value_channels(value_of(f, node->outputs[0]));
 }
 
-/* The parts of its output are joined right behind the node. A node whose inputs have no gradient exchanges nothing
- * else: that is worth it if its weights are more than its output is of a sample. */
+/* Splits a node alone, if it can be; ranks join the parts of its output right behind it. fans: nodes whose inputs have
+ * gradients; otherwise nodes whose inputs have none. The latter exchange nothing but their output, which is worth it if
+ * the node's weights have more elements than its output has for a sample. */
 static void join(finder *f, const clq_node *node, bool fans) {
     clq_split s;
     size_t weights = 0;
@@ -347,8 +354,8 @@ size_t clq_weight_slice_elements(const clq_weight_slice *slice, const clq_variab
     return variable->elements / variable->shape.dims[slice->axis] * slice->count;
 }
 
-/* How many contiguous runs of values a slice is: one for each index along the axes in front of its own. *values: how
- * many values one index along its own axis has. */
+/* How many contiguous runs of values a slice has: one for each index along the axes in front of its own axis. *values:
+ * how many values lie at one index along its own axis. */
 static size_t runs_of(const clq_weight_slice *slice, const clq_variable *variable, size_t *values) {
     size_t runs = 1;
     for (unsigned d = 0; d < slice->axis; d++) runs *= variable->shape.dims[d];

@@ -1,14 +1,14 @@
-/* Where a model can be cut into stages, and the memory of what crosses the cuts. */
+/* Where a model can be cut into stages, and the memory of tensors that cross the cuts. */
 #include "graph/plan.h"
 
 #include <string.h>
 
 /* ---- cuts ---- */
 
-/* What decides about cuts, by id of a tensor. */
+/* What is known of a tensor to decide about cuts, by its id. */
 typedef struct reach {
-    uint32_t last_reader;  /* the last tensor that is computed from it; its own id where there is none */
-    uint32_t last_sharing; /* the last tensor of its layer */
+    uint32_t last_reader;  /* the last tensor that is computed from it; its own id if there is none */
+    uint32_t last_sharing; /* the last tensor of the same layer */
     bool trained;          /* it depends on a trainable variable */
 } reach;
 
@@ -38,7 +38,7 @@ static void find_reach(const clq_model *model, reach *of) {
     }
 }
 
-/* False where the model cannot be cut: a layer is applied on both sides, or too much crosses. */
+/* False: the model cannot be cut here, since a layer is applied on both sides, or too many tensors cross. */
 static bool cut_at(const reach *of, uint32_t at, clq_cut *out) {
     clq_cut cut = {.at = at};
     for (uint32_t id = 1; id < at; id++) {
@@ -93,13 +93,15 @@ const clq_cut *clq_stage_cut_of(const clq_stage *stage, clq_crossing kind) {
     return kind == CLQ_RECEIVED || kind == CLQ_SENT_GRADIENT ? &stage->before : &stage->after;
 }
 
-/* Whether the plan has it: gradients only of what is trained, where it trains. */
+/* Whether the plan has this crossing. It has gradients only if it trains, and only of tensors that depend on trained
+ * variables. */
 static bool has(const clq_plan *plan, clq_crossing kind, unsigned index) {
     const bool gradient = kind == CLQ_RECEIVED_GRADIENT || kind == CLQ_SENT_GRADIENT;
     return !gradient || (plan->config.update && clq_stage_cut_of(plan->config.stage, kind)->trained[index]);
 }
 
-/* What goes through a stage is sent from where it was received. */
+/* If a tensor passes through the stage, it is sent from the buffer where it was received: gives this buffer. Otherwise
+ * NULL. */
 static clq_buffer *passing(const clq_plan *plan, clq_crossing kind, uint32_t tensor) {
     const clq_cut *before = &plan->config.stage->before;
     for (unsigned i = 0; i < before->count && kind == CLQ_SENT; i++)
@@ -128,7 +130,8 @@ clq_status clq_plan_create_crossings(clq_plan *plan) {
     return CLQ_OK;
 }
 
-/* Whether the buffer is the plan's own, and not one that it names twice or borrows. */
+/* Whether the plan owns the buffer: the buffer is not borrowed, and it is not the sent buffer of a tensor that passes
+ * through. */
 static bool owns(const clq_plan *plan, clq_crossing kind, unsigned index) {
     const clq_buffer *buffer = plan->crossings[kind][index];
     if (!buffer || (plan->config.beside && plan->config.beside->crossings[kind][index] == buffer)) return false;
@@ -136,7 +139,7 @@ static bool owns(const clq_plan *plan, clq_crossing kind, unsigned index) {
 }
 
 void clq_plan_destroy_crossings(clq_plan *plan) {
-    for (unsigned kind = CLQ_CROSSING_KINDS; plan->config.stage && kind-- > 0;) /* what is received last */
+    for (unsigned kind = CLQ_CROSSING_KINDS; plan->config.stage && kind-- > 0;) /* RECEIVED last: owns() reads it */
         for (unsigned i = 0; i < CLQ_CROSSINGS_MAX; i++)
             if (owns(plan, (clq_crossing)kind, i)) clq_buffer_destroy(plan->crossings[kind][i]);
 }

@@ -20,7 +20,7 @@ static clq_status make_mean(clq_weights *weights, unsigned replicas) {
     return clq_list_bind(list);
 }
 
-/* A list that was only made in part is destroyed. */
+/* If making the list failed, destroys what was made of it. */
 static clq_status keep_whole(clq_list **list, clq_status made) {
     if (made == CLQ_OK) return CLQ_OK;
     clq_list_destroy(*list);

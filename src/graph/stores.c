@@ -8,8 +8,8 @@
 static bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
 static bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
 
-/* Keras's two passes: in front of a capital with small letters behind it, unless the one before ends such a run; and
- * between a small letter and a capital. */
+/* Keras puts a '_' in two passes. First: in front of a capital that small letters follow, unless the capital directly
+ * follows such a match. Second: between a small letter and a capital. */
 void clq_store_name(const char *class_name, clq_text *to) {
     const char *run = class_name; /* where the next run of the first pass may have its first letter */
     for (const char *c = class_name; *c; c++) {
@@ -24,7 +24,7 @@ void clq_store_name(const char *class_name, clq_text *to) {
     }
 }
 
-/* NULL: what was noted stays. */
+/* Copies a text to a member. text NULL: the member keeps what was noted before. */
 static clq_status note(char **member, const char *text) {
     char *copy = text ? clq_strdup(text) : NULL;
     if (!text) return CLQ_OK;
@@ -46,7 +46,7 @@ clq_status clq_model_note_block_store(clq_model *model, clq_tensor x, const char
     return note(&layer->block_store, store);
 }
 
-/* Whether a path is that of a variable: of layers that a file has as a variable of another layer. */
+/* Whether a path is that of a variable. A layer has such a path if a file has it as a variable of another layer. */
 static bool is_variable(const char *path) {
     const char *number = strrchr(path, '/');
     return number && number - path >= 5 && strncmp(number - 5, "/vars", 5) == 0;
@@ -63,7 +63,7 @@ char *clq_variable_store(const clq_layer *layer, uint32_t variable, const char *
     return clq_strprintf("%s/vars/%u", path, before);
 }
 
-/* The paths of layers are those of the model's file; of a layer without one they are not known. */
+/* Layers have their paths from the model's file. If a layer has none, the paths of its variables are not known. */
 static clq_status add_layer(const clq_layer *layer, clq_stores *to) {
     for (size_t k = 0; k < layer->variable_places && layer->path; k++) {
         if (!layer->variables[k]) continue;

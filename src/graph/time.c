@@ -27,7 +27,7 @@ clq_status clq_plan_time(const clq_model *model, clq_device *device, const clq_p
     CLQ_TRY(clq_plan_create_alone(model, device, config, &plan));
     clq_status status = clq_trials_open(plan, tune, &trials);
     if (status == CLQ_OK) status = time_plan(&trials, plan, out);
-    if (status != CLQ_OK && trials.queue) (void)clq_queue_finish(trials.queue); /* it uses what goes now */
+    if (status != CLQ_OK && trials.queue) (void)clq_queue_finish(trials.queue); /* before its memory goes */
     clq_plan_destroy(plan);
     clq_trials_release(&trials);
     return status;

@@ -5,9 +5,9 @@
 #include <string.h>
 
 enum { ROUNDS = 21, ROUNDS_MOST = 3 * ROUNDS, ROUNDS_LEAST = 3, ROUNDS_OF_ONE = 9, REPEATS_MOST = 8, SEED = 0 };
-static const double trial_s = 3e-4;  /* of launches, so that waiting for them weighs little */
-static const double hopeless = 1.15; /* times the least of the other: more trials would not help */
-/* What another machine's load does in a moment must not decide. */
+static const double trial_s = 3e-4;  /* seconds of a trial's launches, so many that waiting for them weighs little */
+static const double hopeless = 1.15; /* if b's least time is above a's by this factor, more trials would not help */
+/* Factors by which b must be faster, so that momentary load of the machine does not decide. */
 static const double median_gain = 0.97, least_gain = 0.98;
 
 /* ---- what plans compute with ---- */
@@ -48,7 +48,7 @@ static clq_status make_array(const clq_plan *plan, unsigned i, void **out) {
 clq_status clq_trials_open(const clq_plan *plan, const clq_tune_config *tune, clq_trials *trials) {
     *trials = (clq_trials){.tune = tune};
     for (unsigned i = 0; i < plan->feed.count; i++) CLQ_TRY(make_array(plan, i, &trials->inputs[i]));
-    /* Neither zeros nor denormal, and of gradients as many are zero as in training. */
+    /* First values are neither zeros nor denormal, and as many gradients are zero as in training. */
     for (size_t i = 0; i < CLQ_COUNT_OF(arenas); i++) {
         trials->variables[i] = clq_alloc(CLQ_MAX(clq_weights_arena_bytes(plan->weights, arenas[i]), (size_t)1), 1);
         if (!trials->variables[i]) return CLQ_ERROR_MEMORY;
@@ -63,7 +63,7 @@ void clq_trials_release(clq_trials *trials) {
     for (unsigned i = 0; i < CLQ_FEED_MAX; i++) clq_free(trials->inputs[i]);
 }
 
-/* What other stages would send. */
+/* Writes made-up values where other stages would send theirs. */
 static clq_status write_received(clq_trials *trials, clq_plan *plan) {
     static const clq_crossing kinds[] = {CLQ_RECEIVED, CLQ_RECEIVED_GRADIENT};
     for (size_t k = 0; k < CLQ_COUNT_OF(kinds); k++)
@@ -107,7 +107,8 @@ clq_trial_part clq_trial_part_of(clq_plan *plan, const clq_choice *choice) {
     return (clq_trial_part){plan, 0, plan->segment_end[CLQ_SEGMENT_BACKWARD]};
 }
 
-/* Behind the launches before them, as in a step; then several times, each on what the last left, which is as much. */
+/* Runs a part several times, and gives the seconds of one run. The launches in front of the part run before, as in a
+ * step. Each run works on what the run before left, which is the same amount of work. */
 static clq_status run(clq_trials *trials, const clq_trial_part *part, size_t repeats, double *seconds) {
     if (trials->tune->trial)
         return trials->tune->trial(trials->tune->context, part->plan, part->first, part->end, seconds);
@@ -123,7 +124,7 @@ static clq_status run(clq_trials *trials, const clq_trial_part *part, size_t rep
     return CLQ_OK;
 }
 
-/* So many runs in a trial that waiting for them weighs little, by the time of the first. */
+/* How many runs a trial has, so that waiting for them weighs little. first: the seconds of one run. */
 static size_t repeats_of(double first) {
     return (size_t)CLQ_MIN(CLQ_MAX(trial_s / CLQ_MAX(first, 1e-6), 1.0), (double)REPEATS_MOST);
 }
@@ -151,13 +152,13 @@ static double median_of(double *values, size_t count) {
     return values[count / 2];
 }
 
-/* Rounds of both, one behind the other: what else the machine does at that moment meets both. */
+/* Rounds of trials. In a round, a and b run one behind the other, so other load of the machine slows both. */
 typedef struct rounds {
     double a[ROUNDS_MOST], b[ROUNDS_MOST], ratio[ROUNDS_MOST], least_a, least_b;
     size_t count;
 } rounds;
 
-/* What decides lies within the middle half of the ratios: more rounds may tell. */
+/* Whether the ratio that decides lies within the middle half of the measured ratios. Then more rounds may tell. */
 static bool is_doubtful(const rounds *r) {
     double sorted[ROUNDS_MOST];
     memcpy(sorted, r->ratio, r->count * sizeof *sorted);
@@ -179,7 +180,7 @@ clq_status clq_trials_compare(clq_trials *trials, clq_trial_part a, clq_trial_pa
     const size_t repeats = repeats_of(first);
     while (wants_more(&r)) {
         double *a_s = &r.a[r.count], *b_s = &r.b[r.count];
-        bool a_first = r.count % 2; /* who is first finds the other's memory in the caches */
+        bool a_first = r.count % 2; /* the first one finds the other's memory in the caches */
         if (a_first) CLQ_TRY(run(trials, &a, repeats, a_s));
         CLQ_TRY(run(trials, &b, repeats, b_s));
         if (!a_first) CLQ_TRY(run(trials, &a, repeats, a_s));

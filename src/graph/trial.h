@@ -4,14 +4,14 @@
 
 #include "graph/plan.h"
 
-/* What every plan of a model gets to compute with, and the queue that it runs on. */
+/* The weights and samples that every plan of a model computes with, and the queue of the trials. */
 typedef struct clq_trials {
     clq_queue *queue;
-    void *variables[2];      /* first values: of arena PARAMETERS, of STATE */
-    void *inputs[CLQ_FEED_MAX]; /* by the plan's feed; NULL: it does not read that */
+    void *variables[2];         /* first values: of arena PARAMETERS, of STATE */
+    void *inputs[CLQ_FEED_MAX]; /* by the plan's feed; NULL: the plan does not read it */
     const clq_tune_config *tune;
 } clq_trials;
-/* As large as `plan` takes. Release also after a failure. */
+/* Makes weights and samples as large as `plan` needs them. Release the trials even after a failure. */
 clq_status clq_trials_open(const clq_plan *plan, const clq_tune_config *tune, clq_trials *trials);
 void clq_trials_release(clq_trials *trials);
 
@@ -23,14 +23,14 @@ typedef struct clq_trial_part {
     clq_plan *plan;
     size_t first, end;
 } clq_trial_part;
-/* Those that depend on a choice. */
+/* The launches that depend on a choice. */
 clq_trial_part clq_trial_part_of(clq_plan *plan, const clq_choice *choice);
 
-/* The least of some trials of launches, of which there is at least one. */
+/* The least time of several trials of a part, which has at least one launch. */
 clq_status clq_trials_least(clq_trials *trials, clq_trial_part part, double *seconds);
 
-/* Medians of trials in turn, and whether b's are clearly less. Ends early where they are clearly more, and goes on
- * where it is doubtful; if it stays so b does not win. */
+/* Compares two parts by trials in turn: gives the medians, and whether b is clearly faster. It ends early if b is
+ * clearly slower, and goes on if the result is doubtful. If the result stays doubtful, b does not win. */
 typedef struct clq_trial_result {
     double a_s, b_s;
     size_t rounds;

@@ -8,7 +8,7 @@
 typedef struct tuner {
     const clq_model *model;
     clq_device *device;
-    clq_plan_config config; /* .selections are those below */
+    clq_plan_config config; /* .selections is `table` */
     const clq_tune_config *tune;
     clq_trials trials;
     clq_plan *best;
@@ -16,9 +16,9 @@ typedef struct tuner {
     clq_selection *entries;
     size_t entry_capacity;
     clq_tune_log *log;
-    const void *mark;      /* programs of candidates were built behind it; NULL: there are none */
-    double begun, longest; /* longest: that a candidate took */
-    bool over;             /* the budget was at its end */
+    const void *mark;      /* programs of candidates were built after this mark; NULL: none were */
+    double begun, longest; /* when measuring began; the longest time that a candidate took */
+    bool over;             /* the budget is used up */
 } tuner;
 
 static double now(const tuner *t) { return t->tune->now ? t->tune->now(t->tune->context) : clq_now(); }
@@ -38,8 +38,9 @@ static const clq_choice *find(const clq_plan *plan, const char *text) {
 
 static double flops_of(const clq_trial_part *part) { return clq_plan_launch_flops(part->plan, part->first, part->end); }
 
-/* The open choice whose launches compute most: what is about the whole list comes first. Of two about the same ones
- * the later, as the earlier compares what that one has made the best of. NULL: none is open. */
+/* The open choice whose launches compute most, so a choice about the whole list comes first. If two choices are about
+ * the same launches, the later one comes first: then the earlier one compares a candidate that the later one has
+ * already made the best of. NULL: no choice is open. */
 static const clq_choice *next_choice(const tuner *t) {
     const clq_list *list = clq_plan_list(t->best);
     const clq_choice *next = NULL;
@@ -90,12 +91,12 @@ static clq_status make_plan(tuner *t, const clq_plan_config *config, clq_plan **
     return status;
 }
 
-/* A failure that is the candidate's own, and not of the machine. */
+/* Whether a failure is the candidate's own, and not the machine's. */
 static bool is_candidates(clq_status status) {
     return status == CLQ_ERROR_BUILD || status == CLQ_ERROR_DEVICE_MEMORY || status == CLQ_ERROR_UNSUPPORTED;
 }
 
-/* One candidate against the best plan so far, which becomes its own where it wins. */
+/* Compares a candidate with the best plan so far. If the candidate wins, its plan becomes the best one. */
 static clq_status try_candidate(tuner *t, clq_tune_row *row, size_t candidate) {
     size_t index = t->table.count - 1;
     const clq_choice *choice = &row->choice, *before = find(t->best, choice->key), *after;
@@ -139,7 +140,7 @@ static clq_status measure_choice(tuner *t, const clq_choice *choice) {
     return CLQ_OK;
 }
 
-/* The budget's end leaves choices as they are. */
+/* When the budget is used up, the choices that are left stay as they are. */
 static clq_status measure_all(tuner *t) {
     for (const clq_choice *choice; (choice = next_choice(t));) CLQ_TRY(measure_choice(t, choice));
     return CLQ_OK;
@@ -158,7 +159,8 @@ static clq_status keep(const tuner *t) {
     return CLQ_OK;
 }
 
-/* A step without its update as it was, beside the one with the winners, where the device has memory for both. */
+/* Compares the step as it was with the step of the winners, both without the update. Does nothing if the device has no
+ * memory for both. */
 static clq_status measure_steps(tuner *t) {
     clq_choice whole;
     clq_choice_start(&whole, "step without its update");

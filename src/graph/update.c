@@ -1,6 +1,5 @@
-/* An update that the plans of several replicas on the same memory shard: each
- * updates a part of the arenas for all (Xu et al., "Automatic cross-replica sharding of weight update in data-parallel
- * training", 2020). */
+/* An update that several replicas share, whose plans work on the same memory. Each plan updates a part of the arenas
+ * for all replicas (Xu et al., "Automatic cross-replica sharding of weight update in data-parallel training", 2020). */
 #include "graph/plan.h"
 
 #include <assert.h>
@@ -29,7 +28,7 @@ static clq_status add_peer(clq_plan *plan, clq_list *list, clq_buffer *gradient,
     return CLQ_OK;
 }
 
-/* turn 1: where weights and gradients have changed places. */
+/* turn 1: for when weights and gradients have changed places. */
 static clq_status make_arenas(clq_plan *plan, clq_plan *const *plans, unsigned ranks, unsigned rank, unsigned turn,
                               clq_list *list, clq_update_arenas *out) {
     const clq_weights *weights = plan->weights;
@@ -60,7 +59,7 @@ static clq_blocks blocks_of(const clq_plan *plan, clq_list *list, bool of_trust_
                         .count = blocks->count};
 }
 
-/* The sum of the gradients of the plan's part, and where they are wanted the squares of the variables there. */
+/* The sum of the gradients in the plan's part. If the plan has norms, also the squares of the variables there. */
 static clq_status make_sum(clq_plan *plan, clq_plan *const *plans, unsigned ranks, unsigned rank, unsigned turn) {
     CLQ_TRY(clq_list_create(plan->device, plan->config.capacity, &plan->sharded.sums[turn]));
     clq_list *list = plan->sharded.sums[turn];
@@ -89,8 +88,8 @@ static void add_clip(const clq_plan *plan, clq_list *list, clq_value squares, cl
         clq_block_factors(list, &blocks, (float)clip->limit, squares, off, factors);
 }
 
-/* What the plan's part is taken times, by the squares of all. Made once in a step: taking the scale off changes the
- * squares, and its state goes one step on. */
+/* Adds the factors of the plan's part of the gradient, which follow from the squares of all plans. May run only once in
+ * a step: taking the scale off changes the squares, and moves the state of the scale one step on. */
 static void add_factors(const clq_plan *plan, clq_list *list, clq_value *out) {
     const clq_update_options *options = &plan->config.update_options;
     const bool clips = clq_clips_by_norm(&options->clip);
@@ -166,7 +165,7 @@ static clq_status make_update(clq_plan *plan, clq_plan *const *plans, unsigned r
     return clq_list_bind(list);
 }
 
-/* What the first pass of an optimizer with a trust ratio leaves for the second. */
+/* Makes the buffers that the first pass of an optimizer with a trust ratio fills for the second. */
 static clq_status make_buffers_of_passes(clq_plan *plan) {
     const size_t squares = 2 * CLQ_MAX((size_t)plan->model->variable_count, (size_t)1);
     if (!plan->weights->trust_ratios) return CLQ_OK;

@@ -59,7 +59,7 @@ clq_status clq_model_declare_variable(clq_model *model, clq_layer *layer, unsign
                              .decay = kind->decay,
                              .synchronized = kind->synchronized,
                              .fixed = kind->fixed,
-                             .layer = model->layer_count + 1}; /* a new layer's: that of the next id */
+                             .layer = model->layer_count + 1}; /* a new layer has the next id */
     snprintf(variable.name, sizeof(variable.name), "%s/%s", layer->name, kind->what);
     clq_status status = clq_shape_elements(&shape, &variable.elements);
     if (status == CLQ_OK) status = clq_initialiser_check_shape(&kind->initialiser, &shape);

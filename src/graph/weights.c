@@ -7,7 +7,7 @@ static const clq_variable *variable_at(const clq_weights *weights, size_t index)
     return &weights->model->variables[index];
 }
 
-/* Adds a variable to an arena of so many bytes. */
+/* Lays out a variable at the end of an arena, which has *arena bytes so far. */
 static clq_status lay_out(clq_weights *weights, uint32_t index, size_t *arena) {
     const clq_variable *variable = variable_at(weights, index);
     const size_t elements = clq_weight_slice_elements(&weights->slices[index], variable);
@@ -36,9 +36,10 @@ static clq_status take_slices(clq_weights *weights, const clq_slicing *slicing, 
     return CLQ_OK;
 }
 
-/* Backward finishes the last layer first, and within a layer the bias (summed while the activation's derivative is
- * taken) before the kernel: the model's order backwards. Laid out so, what is finished is always a prefix of the arena
- * of gradients. State, which has none, lies in the model's order, in two parts: what replicas average is a prefix. */
+/* Trainable variables lie in the model's order backwards, since this is the order in which backward finishes their
+ * gradients: the last layer first, and in a layer the bias before the kernel (the bias is summed while the activation's
+ * derivative is taken). So what is finished is always a prefix of the arena of gradients. State has no gradients. It
+ * lies in the model's order, in two parts, so that what replicas average is a prefix. */
 static clq_status lay_out_trained(clq_weights *weights, bool slices) {
     for (uint32_t i = weights->model->variable_count; i-- > 0;) {
         const clq_variable *variable = variable_at(weights, i);
@@ -72,7 +73,7 @@ static clq_status lay_out_variables(clq_weights *weights) {
     return CLQ_OK;
 }
 
-/* Of `parts` equal ones. */
+/* Pads the arenas to `parts` equal parts, and takes part number `part`. */
 static void take_part(clq_weights *weights, unsigned part, unsigned parts) {
     const size_t bytes = clq_round_up(clq_ceil_div(weights->arena_bytes, parts), CLQ_VARIABLE_ALIGN);
     weights->arena_bytes = bytes * parts;
@@ -80,7 +81,7 @@ static void take_part(clq_weights *weights, unsigned part, unsigned parts) {
     weights->part_end = bytes * (part + 1);
 }
 
-/* An arena is one range of values for who updates, adds up or averages it. */
+/* Updates, sums and means take an arena for one range of values, so all its variables must have one type. */
 static clq_status take_types(clq_weights *weights) {
     const clq_variable *first[] = {NULL, NULL};
     for (uint32_t i = 0; i < weights->model->variable_count; i++) {
@@ -227,7 +228,8 @@ clq_buffer *clq_weights_scaling(const clq_weights *weights) { return weights->sc
 unsigned clq_weights_optimizer_slots(const clq_weights *weights) { return weights->optimizer_slots; }
 clq_buffer *clq_weights_optimizer_slot(const clq_weights *weights, unsigned slot) { return weights->optimizer[slot]; }
 
-/* Backward makes the gradients of all trainable variables, zeros if need be, so no old weights are left among them. */
+/* Backward writes the gradients of all trainable variables, zeros if need be. So it overwrites all old weights
+ * there. */
 void clq_weights_turn(clq_weights *weights) {
     clq_buffer *parameters = weights->gradient;
     weights->gradient = weights->parameters;
