@@ -59,9 +59,7 @@ clq_product clq_product_input_gradient(clq_patches patches, size_t columns, clq_
  * back. */
 clq_product clq_product_of_gemm(const clq_gemm_problem *p, clq_value a, clq_value b, clq_value c);
 
-enum {
-    CLQ_OWN_FLOATS = 48 << 10
-}; /* the most floats that a work-item of the tile family keeps in its private memory for a product */
+enum { CLQ_OWN_FLOATS = 48 << 10 }; /* that a work-item of the tile family may keep in private memory */
 
 /* Adds a product by the variant that the list selects. Its choices have keys "rows …" and "outer …". */
 void clq_product_add(clq_list *list, const clq_product *p);
