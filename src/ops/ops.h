@@ -21,7 +21,7 @@
 typedef struct clq_dense_problem {
     size_t in, out;
     clq_activation activation; /* not softmax */
-    size_t rows_per_example;   /* above 1 if the input has more than one axis: (r, in) -> (r, out) */
+    size_t rows_per_example;   /* 1 for an input of one axis; otherwise (r, in) -> (r, out) */
     bool adds;                 /* backward: adds to dw as clq_accumulate does, and does not overwrite dw */
 } clq_dense_problem;
 /* y = act(x w + b). x (rows, in), w (in, out), y (rows, out). b is (out), or none. */
@@ -117,7 +117,7 @@ typedef struct clq_instruction {
     clq_element_op op;
     unsigned a, b, c; /* registers of earlier instructions; clq_element_operands says how many are used */
     double number;    /* CONSTANT, SCALE, POWER: a float; DROPOUT: the rate */
-    uint32_t stream;  /* DROPOUT, NORMAL: a layer's number, below 2^24; layers with one seed draw different numbers */
+    uint32_t stream;  /* DROPOUT, NORMAL: a layer's number, below 2^24; sets layers with one seed apart */
 } clq_instruction;
 
 /* Which number of an input an element gets. */
@@ -415,10 +415,11 @@ typedef struct clq_conv_pool_problem {
     clq_conv2d_problem conv;
     clq_pool2d_problem pool;
 } clq_conv_pool_problem;
-/* Whether one kernel can do both. It takes the tile family, max pooling whose windows neither overlap nor reach beyond
- * the convolution's output, windows small enough for registers, and no dilation. Other shapes are free. */
+/* Whether one kernel can do both: in the tile family, if it is max pooling, its windows neither overlap nor reach
+ * beyond the convolution's output, they are small enough for registers, and there is no dilation. All other shapes are
+ * possible. */
 bool clq_conv_pool_fits(const clq_list *list, const clq_conv_pool_problem *p);
-/* Whether it is known to be faster than separate layers: if the output's channels are whole vectors. */
+/* Whether the one kernel is known to be faster than separate layers: if the output's channels are whole vectors. */
 bool clq_conv_pool_pays(const clq_list *list, const clq_conv_pool_problem *p);
 /* The images as the functions below take them: a copy with zeros around if taps reach outside, otherwise x itself. */
 clq_value clq_conv_pool_frames(clq_list *list, const clq_conv_pool_problem *p, clq_value x);

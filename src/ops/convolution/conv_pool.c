@@ -4,14 +4,14 @@
 #include "ops/convolution/winograd.h"
 
 enum {
-    LONG_SUM = 1024,        /* longer sums are added to a total after each row of taps, */
-    LONG_RUN = 512,         /* which has at most so many terms then */
+    LONG_SUM = 1024,        /* longer sums are added to a total after each row of taps */
+    LONG_RUN = 512,         /* the most terms of such a row */
     CHAINS = 8,             /* sums side by side, which hide a multiplication's latency */
-    ITEM_TERMS = 1500,      /* so many products of vectors are worth a work-item */
+    ITEM_TERMS = 1500,      /* products of vectors that are worth a work-item */
     TILE_COST = 6,          /* the cost of a tile of weights besides its vectors, in vectors */
-    CHANNELS_LEAST = 8,     /* at least so many share the reading of an image */
+    CHANNELS_LEAST = 8,     /* fewest channels that share the reading of an image */
     CHANNELS_SHORT = 32,    /* the same for a 16-bit image, which is converted to floats */
-    PIXELS_SHORT = 1 << 16, /* 16 bits can index so many */
+    PIXELS_SHORT = 1 << 16, /* how many pixels 16 bits can index */
     TERMS_LEAST = 64        /* per slice */
 };
 

@@ -95,7 +95,8 @@ static const clq_winograd_size *best_of(const clq_list *list, const clq_product 
     return best;
 }
 
-/* Returns the selected size, or NULL for the plain sum. sizes: only the first so many sizes may be taken. */
+/* Returns the selected size, or NULL for the plain sum. sizes: how many of clq_winograd_sizes may be taken, from the
+ * first on. */
 static const clq_winograd_size *choose_size(clq_list *list, const clq_product *p, const char *what, size_t sizes,
                                             clq_choice *choice) {
     bool fits[CLQ_WINOGRAD_SIZES] = {false}, any = false;

@@ -50,8 +50,8 @@ typedef struct clq_winograd_size {
     size_t lines;         /* rows, and columns, of a tile's transformed inputs */
     size_t products;      /* per tile and channel, instead of 9 for each output or, if spread, for each input */
     size_t taps;          /* transformed weights per channel; each product takes one */
-    size_t channels_most; /* of the input: with so many, a few tiles fit a core's cache */
-    size_t pixels_least;  /* of a batch, to be worth the transform of the weights */
+    size_t channels_most; /* most channels of the input with which a few tiles fit a core's cache */
+    size_t pixels_least;  /* fewest pixels of a batch that are worth the transform of the weights */
     double transform, outer_transform;
 } clq_winograd_size;
 enum { CLQ_WINOGRAD_SIZES = 4 };

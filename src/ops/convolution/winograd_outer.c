@@ -3,7 +3,7 @@
 #include "ops/convolution/winograd.h"
 
 enum {
-    BLOCK_TILES = 64,    /* the transforms of so many stay in a core's caches, and make a long sum in registers */
+    BLOCK_TILES = 64,    /* tiles whose transforms stay in a core's caches, and which make a long sum in registers */
     CHANNELS_MOST = 128, /* of the input, per work-item */
     GROUPS_PER_UNIT = 2, /* work-items to balance the cores' loads */
     PIXELS_LEAST = 1024, /* of a batch: fewer are not worth writing and reading the sums */

@@ -27,14 +27,15 @@ static plan plan_of(const clq_list *list, const clq_winograd_size *size, const c
     return (plan){512 << 10, 256, 2 * cores, true};
 }
 
-/* vectors: of channels at a time. rows: tiles at a time. block: tiles that a work-item takes from transform to output.
- * group: channels of the output at a time. at_once: columns of transformed inputs that are kept at once. */
+/* vectors: how many vectors of channels at a time. rows: how many tiles at a time. block: tiles that a work-item takes
+ * from transform to output. group: channels of the output at a time. at_once: columns of transformed inputs kept at a
+ * time. */
 typedef struct cut {
     size_t vectors, rows, block, group, at_once;
 } cut;
 
-/* Two vectors of channels are enough for as many multiplications per load as a core can do. There are as many rows as
- * leave room for two accumulators per vector, a row of weights and one input. */
+/* Two vectors of channels are enough for as many multiplications per load as a core can do. The number of rows leaves
+ * room for two accumulators per vector, a row of weights and one input. */
 static cut cut_of(const clq_list *list, const clq_winograd_size *size, const clq_product *p, size_t tiles) {
     const plan how = plan_of(list, size, p);
     size_t vector = clq_list_vector(list), all = p->columns / vector, registers = vector >= 16 ? 32 : 16;

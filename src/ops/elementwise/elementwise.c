@@ -266,7 +266,7 @@ static clq_cut cut_elements(const clq_list *list, const clq_element_program *p, 
 
 enum {
     SUM_ITEMS_PER_UNIT = 1024, /* work-items that hide the latency of a compute unit's memory, four loads each */
-    SUM_ROWS_LEAST = 4,        /* per item, which loads so many together */
+    SUM_ROWS_LEAST = 4,        /* per item: as many as it loads together */
     FOLD_COLUMNS_MOST = 8 /* channels of a work-group that folds: neighbours fill a memory transaction of 32 bytes */
 };
 

@@ -4,13 +4,13 @@
 #include <math.h>
 #include <string.h>
 
-enum { WAVE = 64 /* at least as many items as run in step: a smaller group takes as long as so many */ };
+enum { WAVE = 64 /* the most items that run in step: a smaller group takes as long as a group of this size */ };
 
 /* What is known of a kind of device without measuring. Registers are as compilers reported them. */
 typedef struct traits {
     const char *driver; /* of clq_device_info */
     size_t results;     /* of an item, at most */
-    size_t unit_items;  /* so many keep a compute unit busy */
+    size_t unit_items;  /* items that keep a compute unit busy */
     size_t shared;      /* bytes of registers that the items of a sub-group share; 0: each item has 256 registers */
 } traits;
 

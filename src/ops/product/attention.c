@@ -3,7 +3,7 @@
 
 enum { GROUP_MOST = 256 };
 
-/* The items of a work-group that computes so many scores and columns of values. */
+/* The number of items of a work-group, from the numbers of scores and of columns of values. */
 static size_t group_of(size_t scores, size_t value) {
     size_t group = 32;
     while (group < GROUP_MOST && group < CLQ_MAX(scores / 2, value)) group *= 2;

@@ -4,8 +4,8 @@
 #include <assert.h>
 
 enum {
-    PACKED_ROWS_LEAST = 16,  /* of C: a panel of B has to serve so many rows to be worth transposing */
-    PACKED_DEPTH_MOST = 256, /* of a panel, so that it stays in a core's first-level cache */
+    PACKED_ROWS_LEAST = 16,  /* the fewest rows of C for which a panel of B is worth transposing */
+    PACKED_DEPTH_MOST = 256, /* the most terms of a panel, which then stays in a core's first-level cache */
 };
 
 /* How many flops count as one byte of traffic when the number of cores is chosen. */

@@ -59,7 +59,7 @@ clq_product clq_product_input_gradient(clq_patches patches, size_t columns, clq_
  * back. */
 clq_product clq_product_of_gemm(const clq_gemm_problem *p, clq_value a, clq_value b, clq_value c);
 
-enum { CLQ_OWN_FLOATS = 48 << 10 }; /* that a work-item of the tile family may keep in private memory */
+enum { CLQ_OWN_FLOATS = 48 << 10 }; /* the most floats that a tile keeps in private memory */
 
 /* Adds a product by the variant that the list selects. Its choices have keys "rows …" and "outer …". */
 void clq_product_add(clq_list *list, const clq_product *p);
@@ -69,7 +69,8 @@ void clq_product_by_tiles(clq_list *list, const clq_product *p);
 /* For tiles: copies a transposed b of a rows product into panels of `width` columns. width is whole vectors. */
 clq_value clq_product_pack(clq_list *list, const char *name, clq_value b, size_t taps, size_t channels, size_t columns,
                            size_t width);
-/* For tiles: adds a launch that converts 16-bit numbers to floats, (rows, row) of each example or only once. */
+/* For tiles: adds a launch that converts 16-bit numbers to floats. There are (rows, row) numbers in each example or,
+ * without per_example, in all. */
 clq_value clq_product_floats(clq_list *list, clq_value from, size_t rows, size_t row, bool per_example);
 /* Only for matrices: tiles in blocks. packed: A and B are both packed, which outer products require. Otherwise the
  * kernel packs B alone. */

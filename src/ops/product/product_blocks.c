@@ -11,7 +11,7 @@ enum {
     NARROW_TILE_ROWS = 6, /* with two vectors of less than 16 floats: there are 16 registers */
     BLOCK_ROWS = 256,     /* with as many terms: a quarter of a second-level cache of 1 MiB */
     BLOCK_COLUMNS = 1024, /* before A is packed again */
-    BLOCK_TERMS = 256,    /* a panel of so many terms and two vectors stays in a first-level cache */
+    BLOCK_TERMS = 256,    /* a panel of these terms and two vectors stays in a first-level cache */
     OWN_TERMS = 512,      /* of a panel that a work-item packs for itself, for few rows */
     BLOCKS_PER_UNIT = 8   /* to balance the cores' loads */
 };
@@ -43,7 +43,7 @@ bool clq_product_is_large(const clq_list *list, const clq_product *p) {
            (double)terms * (double)p->columns * sizeof(float) >= B_BYTES_LEAST;
 }
 
-/* Chooses so many blocks that all cores are busy, but no block smaller than a row of tiles. */
+/* Chooses the blocks: enough to keep all cores busy, but none smaller than a row of tiles. */
 static void choose_blocks(const clq_list *list, blocks *b) {
     clq_device *device = clq_list_device(list);
     size_t vector = clq_list_vector(list), all = clq_ceil_div(b->p->columns, vector), width;

@@ -41,7 +41,7 @@ double clq_roc_area(const double *bins, size_t count) {
 double clq_precision_recall_area(const double *bins, size_t count) {
     const size_t each = count / 2;
     const double positives = sum_of(bins, each);
-    double area = 0, right = 0, told = 0; /* true positives, and all values told to be positive, above the threshold */
+    double area = 0, right = 0, told = 0; /* true positives, and all predicted positives, above the threshold */
     if (positives == 0) return 0;
     for (size_t b = each; b-- > 0;) {
         const double in_bin = bins[b] + bins[each + b];
