@@ -1,7 +1,8 @@
 /* Two-dimensional convolutions (cross-correlations, as in Keras) as products with patches of images. */
 #include "ops/convolution/winograd.h"
 
-/* A convolution that is a matrix product as it lies in memory: by one pixel at a time, or by the whole image. */
+/* Whether a convolution is a matrix product of values as they lie in memory: pixel by pixel, or over the whole image.
+ * If so, *out is this product. */
 static bool as_dense(const clq_conv2d_problem *p, clq_dense_problem *out) {
     bool padded = p->pad_top || p->pad_left;
     bool pixel = p->kernel_h == 1 && p->kernel_w == 1 && p->stride_h == 1 && p->stride_w == 1 && p->out_h == p->in_h &&
@@ -28,8 +29,8 @@ clq_patches clq_patches_of_conv(const clq_conv2d_problem *p) {
     };
 }
 
-/* Which outputs' gradients an input pixel gathers: output o met it through tap t where o * stride - pad + t * dilation
- * is its place. */
+/* The outputs whose gradients an input pixel gathers. Output o met the pixel through tap t if o * stride - pad + t *
+ * dilation is the pixel's place. */
 static clq_patches patches_of_gradient(const clq_conv2d_problem *p) {
     return (clq_patches){
         .rows = 1,

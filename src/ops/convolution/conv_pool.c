@@ -1,26 +1,26 @@
-/* Convolution, activation and max pooling in one, with a backward pass from the pooled gradient (cl/conv_pool.cl): by
- * lists of the gradients that are not zero, by an outer product over windows, or by the gradient as it was before the
- * pooling. */
+/* Convolution, activation and max pooling in one kernel (cl/conv_pool.cl). The backward pass starts from the pooled
+ * gradient. There are three ways: lists of the gradients that are not zero, an outer product over windows, or the
+ * gradient before the pooling. */
 #include "ops/convolution/winograd.h"
 
 enum {
-    LONG_SUM = 1024,        /* terms that are added up before they are put aside, */
-    LONG_RUN = 512,         /* and of one row of taps */
-    CHAINS = 8,             /* sums side by side that hide a multiplication's latency */
+    LONG_SUM = 1024,        /* longer sums are added to a total after each row of taps */
+    LONG_RUN = 512,         /* the most terms of such a row */
+    CHAINS = 8,             /* sums side by side, which hide a multiplication's latency */
     ITEM_TERMS = 1500,      /* products of vectors that are worth a work-item */
-    TILE_COST = 6,          /* what a tile of weights costs besides its vectors, as so many of them */
-    CHANNELS_LEAST = 8,     /* that share the reading of an image, */
-    CHANNELS_SHORT = 32,    /* or of one that has to become floats */
-    PIXELS_SHORT = 1 << 16, /* that 16 bits can tell apart */
-    TERMS_LEAST = 64        /* of a slice */
+    TILE_COST = 6,          /* the cost of a tile of weights besides its vectors, in vectors */
+    CHANNELS_LEAST = 8,     /* fewest channels that share the reading of an image */
+    CHANNELS_SHORT = 32,    /* the same for a 16-bit image, which is converted to floats */
+    PIXELS_SHORT = 1 << 16, /* how many pixels 16 bits can index */
+    TERMS_LEAST = 64        /* per slice */
 };
 
-/* Vectors that a core holds. */
+/* The vectors that a core's registers hold. */
 static size_t registers_of(const clq_list *list) { return clq_list_vector(list) >= 16 ? 32 : 16; }
 
 static size_t depth_of(const clq_conv2d_problem *c) { return c->kernel_h * c->kernel_w * c->in_c; }
 
-/* Along an axis: windows side by side that do not reach beyond the convolution's output. */
+/* Whether the windows along an axis do not overlap, and do not reach beyond the convolution's output. */
 static bool side_by_side(size_t in, size_t out, size_t size, size_t stride, size_t pad) {
     return pad == 0 && stride >= size && (out - 1) * stride + size <= in;
 }
@@ -44,7 +44,7 @@ bool clq_conv_pool_pays(const clq_list *list, const clq_conv_pool_problem *p) {
     return p->conv.out_c % clq_list_vector(list) == 0;
 }
 
-/* The convolution over frames: as it is, without padding. */
+/* The convolution over frames: the same, without padding. */
 static clq_conv2d_problem framed_of(const clq_conv2d_problem *c) {
     clq_conv2d_problem framed = *c;
     if (!is_padded(c)) return framed;
@@ -63,7 +63,7 @@ clq_value clq_conv_pool_frames(clq_list *list, const clq_conv_pool_problem *p, c
     return x;
 }
 
-/* The shapes as -D options, with a blank behind. */
+/* The shapes as -D options, with a blank at the end. */
 static clq_kernel_options options_of(const clq_conv_pool_problem *p) {
     clq_kernel_options options = {.length = 0};
     const clq_conv2d_problem c = framed_of(&p->conv);
@@ -81,17 +81,17 @@ static double bytes_of(const clq_list *list, clq_value value) { /* of a number *
     return (double)clq_dtype_bytes(clq_list_storage(list, value));
 }
 
-/* What a work-item makes: `tiles` times `windows` windows in `vectors` vectors of channels. stay: the weights do, in
+/* A work-item computes `tiles` times `windows` windows, in `vectors` vectors of channels. stay: the weights stay in
  * registers. */
 typedef struct forward_cut {
     size_t windows, vectors, panels, tiles;
     bool stay;
 } forward_cut;
 
-/* Two vectors of channels are enough for as many multiplications per load as a core can do; three where that wastes
- * less. As many windows as have room for their accumulators, a row of weights and one input; but one where all weights
- * have room, too, and stay, and its sums are enough to go on side by side. Short sums take several tiles to be worth a
- * work-item. */
+/* Two vectors of channels are enough for as many multiplications per load as a core can do. Three are taken if they
+ * waste less. As many windows are taken as leave room for their accumulators, a row of weights and one input. But only
+ * one is taken if all weights fit into registers beside it, and its sums are enough to go on side by side. If sums are
+ * short, a work-item takes several tiles, to be worth its start. */
 static forward_cut cut_forward(const clq_list *list, const clq_conv_pool_problem *p) {
     const clq_conv2d_problem *c = &p->conv;
     size_t places = p->pool.size_h * p->pool.size_w, depth = depth_of(c);
@@ -108,7 +108,7 @@ static forward_cut cut_forward(const clq_list *list, const clq_conv_pool_problem
     return f;
 }
 
-/* By the plain sum. */
+/* Adds the forward launch by the plain sum. */
 static void add_forward(clq_list *list, const clq_conv_pool_problem *p, clq_value frames, clq_value w, clq_value b,
                         clq_value y, clq_value winner) {
     const clq_conv2d_problem *c = &p->conv;
@@ -144,12 +144,13 @@ void clq_conv_pool_forward(clq_list *list, const clq_conv_pool_problem *p, clq_v
 
 /* ---- backward ---- */
 
-/* How the weights of an output channel are cut: `across` units (vectors or floats) of each of `down` rows of taps. */
+/* How the weights of an output channel are cut into tiles: `across` units (vectors or floats) in each of `down` rows of
+ * taps. */
 typedef struct tile {
     size_t across, down, tiles;
 } tile;
 
-/* The one that makes fewest operations in all; `most` units have room in registers. */
+/* The tile with the fewest operations in all. `most` units have room in registers. */
 static tile choose_tile(size_t run, size_t rows, size_t most) {
     tile best = {0};
     size_t least = SIZE_MAX;
@@ -165,7 +166,7 @@ static tile choose_tile(size_t run, size_t rows, size_t most) {
     return best;
 }
 
-/* Multiplications and additions for one example: at most one gradient of a window is not zero. */
+/* Multiplications and additions per example. In each window, at most one gradient is not zero. */
 static double flops_of(const clq_conv_pool_problem *p) {
     return 2.0 * (double)(p->pool.out_h * p->pool.out_w * p->conv.out_c * depth_of(&p->conv));
 }
@@ -174,7 +175,7 @@ static double image_bytes(const clq_list *list, const clq_conv2d_problem *c, clq
     return (double)(c->in_h * c->in_w * c->in_c) * bytes_of(list, image);
 }
 
-/* The weights' gradient as a product, for its slices' sum. */
+/* The weights' gradient as a product, whose slices are then summed. */
 static clq_product product_of(const clq_conv_pool_problem *p, clq_value dw) {
     clq_conv2d_problem c = framed_of(&p->conv);
     c.out_h = p->pool.out_h;
@@ -187,14 +188,14 @@ static clq_product product_of(const clq_conv_pool_problem *p, clq_value dw) {
 typedef struct lists {
     clq_kernel_options options;
     clq_value entries, lengths;
-    double bytes; /* of one example */
+    double bytes; /* per example */
     tile tile;
-    size_t blocks, slices;      /* of output channels; of examples */
-    bool short_entries, own_dx; /* own_dx: the input's gradient is summed up in memory of a work-item's own */
+    size_t blocks, slices;      /* blocks of output channels; slices of examples */
+    bool short_entries, own_dx; /* own_dx: a work-item sums the input's gradient in its private memory */
 } lists;
 
-/* How values are stored, and what becomes floats where. A list's entry has 4 bytes in place of 8 where both the
- * gradient and the place of its patch have 16 bits. */
+/* Options for how values are stored, and which values are converted to floats. A list's entry has 4 bytes instead of 8
+ * if both the gradient and the place of its patch fit into 16 bits. */
 static void add_list_storage(const clq_list *list, const clq_conv_pool_problem *p, clq_value frames, clq_value dz,
                              clq_value dx, lists *l) {
     const clq_conv2d_problem *c = &p->conv, framed = framed_of(c);
@@ -259,12 +260,12 @@ static void list_weight_gradient(clq_list *list, const clq_conv_pool_problem *p,
     clq_launch_cost(list, (double)((l->slices - 1) * floats), 0, (double)((l->slices + 1) * floats) * sizeof(float), 0);
 }
 
-/* Where there is padding, in frames, of which the image is then cut out; so, too, where it has 16 bits and is too large
- * to be summed up in memory of a work-item's own. */
+/* If there is padding, the gradient is computed in frames, from which the image is then cut out. The same happens if
+ * the image has 16 bits, and is too large to be summed in a work-item's private memory. */
 static void list_input_gradient(clq_list *list, const clq_conv_pool_problem *p, const lists *l, clq_value w,
                                 clq_value dx) {
     const clq_conv2d_problem *c = &p->conv, framed = framed_of(c);
-    /* (output channels, depth): a pack into one panel as wide as the depth */
+    /* (output channels, depth): packed into one panel as wide as the depth */
     size_t depth = depth_of(c);
     clq_value weights = clq_product_pack(list, "transposed weights", w, 1, c->out_c, depth, depth), to = dx;
     const bool crops = !l->own_dx && (is_padded(c) || clq_is_short(list, dx));

@@ -1,8 +1,8 @@
-/* Convolutions whose channels are in groups, depthwise ones among them: no products of matrices, but windows of few
- * channels for each filter. */
+/* Convolutions whose channels are in groups, depthwise convolutions included. They are no matrix products: each filter
+ * has windows of few channels. */
 #include "ops/elementwise/cut.h"
 
-/* How much arithmetic is worth as much as a byte, when cores are counted. */
+/* How many flops count as one byte of traffic when the number of cores is chosen. */
 static const double flops_per_byte = 4;
 
 static size_t inputs_of(const clq_grouped_problem *p) { return p->conv.in_c / p->groups; }
@@ -10,7 +10,7 @@ static size_t weights_of(const clq_grouped_problem *p) {
     return p->conv.kernel_h * p->conv.kernel_w * inputs_of(p) * p->conv.out_c;
 }
 
-/* Multiplications and additions of a sample. */
+/* Multiplications and additions per sample. */
 static double flops_of(const clq_grouped_problem *p) {
     return 2.0 * (double)(p->conv.out_h * p->conv.out_w) * (double)weights_of(p);
 }
@@ -25,13 +25,13 @@ static void add_sizes(clq_list *list, const clq_conv2d_problem *p) {
                      p->dilation_h, p->dilation_w, p->pad_top, p->pad_left);
 }
 
-/* Of a sample's values. */
+/* The bytes of a sample's input and output. */
 static double bytes_of(const clq_list *list, const clq_conv2d_problem *p, clq_value x, clq_value y) {
     return (double)(p->in_h * p->in_w * p->in_c) * (double)clq_dtype_bytes(clq_list_storage(list, x)) +
            (double)(p->out_h * p->out_w * p->out_c) * (double)clq_dtype_bytes(clq_list_storage(list, y));
 }
 
-/* How many cores it is worth: by its arithmetic, too. */
+/* The cut. Arithmetic counts, too, for the number of cores. */
 static clq_cut cut_of(const clq_list *list, const clq_grouped_problem *p, double bytes, double numbers) {
     const double capacity = clq_list_capacity(list);
     return clq_cut_make(list, (bytes + flops_of(p) / flops_per_byte) * capacity, numbers * capacity, 256);

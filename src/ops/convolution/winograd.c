@@ -1,4 +1,4 @@
-/* Winograd's products for convolutions: whether one is made by them, by which, and what all tell their kernels. */
+/* Winograd's products for convolutions: chooses whether and how to use them. Also has what the families share. */
 #include "ops/convolution/winograd.h"
 
 static bool axis_fits(const clq_axis *a, bool turned, size_t stride, size_t spread) {
@@ -56,7 +56,7 @@ const clq_winograd_size clq_winograd_sizes[CLQ_WINOGRAD_SIZES] = {{.name = "wino
                                                                    .pixels_least = 2304,
                                                                    .transform = 1800}};
 
-/* Of outputs that inputs are spread over, the first tile begins in front of the first. */
+/* With a spread, the first tile begins before the first output. Returns how far. */
 static size_t begin_of(const clq_axis *a) { return a->divide > 1 ? (size_t)a->first : 0; }
 
 clq_winograd_tiles clq_winograd_tiles_of(const clq_winograd_size *size, const clq_product *p) {
@@ -71,14 +71,14 @@ const clq_winograd_size *clq_winograd_select(clq_list *list, clq_choice *choice,
     if (!best) clq_choice_add(choice, false, 0, "direct");
     for (size_t i = 0; i < CLQ_WINOGRAD_SIZES; i++)
         if (fits[i]) clq_choice_add(choice, true, (uint32_t)i, clq_winograd_sizes[i].name);
-    clq_choice_add(choice, false, 0, "direct"); /* behind which other choices follow */
+    clq_choice_add(choice, false, 0, "direct"); /* if selected, the plain sum makes further choices */
     const struct clq_candidate *chosen = clq_list_select(list, choice);
     return chosen->values[0] ? &clq_winograd_sizes[chosen->values[1]] : NULL;
 }
 
 /* ---- the tile family ---- */
 
-/* NULL: the plain sum, which leaves out what taps meet in the padding, is known to be as fast. */
+/* The rule's size. NULL: the plain sum, which skips taps in the padding, is known to be as fast. */
 static const clq_winograd_size *best_of(const clq_list *list, const clq_product *p, size_t sizes) {
     const clq_patches *q = &p->patches;
     const size_t pixels = q->h.out * q->w.out, reached = CLQ_MIN(pixels, q->h.in * q->w.in);
@@ -95,7 +95,8 @@ static const clq_winograd_size *best_of(const clq_list *list, const clq_product 
     return best;
 }
 
-/* NULL: the plain sum. sizes: how many of the first may be taken. */
+/* Returns the selected size, or NULL for the plain sum. sizes: how many of clq_winograd_sizes may be taken, from the
+ * first on. */
 static const clq_winograd_size *choose_size(clq_list *list, const clq_product *p, const char *what, size_t sizes,
                                             clq_choice *choice) {
     bool fits[CLQ_WINOGRAD_SIZES] = {false}, any = false;
@@ -143,7 +144,8 @@ bool clq_winograd_rows(clq_list *list, const clq_product *p, clq_choice *choice)
 
 /* ---- shared by the families ---- */
 
-/* Zeros in front of the input's first place, as the first of the taps meets it; those of a gradient are turned. */
+/* How many zeros lie before the input's first place, as seen by the first tap. The taps of a gradient are in reverse
+ * order. */
 static int pad_of(const clq_axis *a) {
     if (a->divide > 1) return 1;
     return a->tap < 0 ? CLQ_WINOGRAD_TAPS - 1 - a->first : -a->first;

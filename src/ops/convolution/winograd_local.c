@@ -1,5 +1,5 @@
-/* Winograd's F(2x2, 3x3) for devices with work-groups and local memory (cl/winograd_local.cl): when, and in which
- * block. */
+/* Winograd's F(2x2, 3x3) for devices with work-groups and local memory (cl/winograd_local.cl): whether to use it, and
+ * in which block. */
 #include "ops/local/local.h"
 #include "ops/product/product_local.h"
 #include "ops/convolution/winograd.h"
@@ -8,17 +8,18 @@
 #include <stdio.h>
 
 enum {
-    SUM_CHANNELS = 256,   /* are summed before y takes them: rounding errors are larger than a plain sum's */
-    CHANNELS_LEAST = 32,  /* of input and output: with fewer, memory and not arithmetic is what takes time */
-    CHANNELS_BEFORE = 16, /* what starting and ending a block costs, as channels: a product's takes four times as much,
-                             for four times as many outputs, and without their transform */
-    LAUNCH = 1 << 20,     /* what the transform of the weights costs: some microseconds, as multiplications of a unit */
-    TRANSFORM = 128,      /* of a tile in one channel: loads and stores are two multiplications each, and 32 sums */
-    WEIGHT = 2            /* of a transformed weight, on its way to local memory */
+    SUM_CHANNELS = 256,   /* are summed before they are added to y: rounding errors are larger than in a plain sum */
+    CHANNELS_LEAST = 32,  /* of input and output: with fewer, memory and not arithmetic takes the time */
+    CHANNELS_BEFORE = 16, /* what starting and ending a block costs, in channels. A product's block takes four times as
+                             many channels, for four times as many outputs, and without their transform */
+    LAUNCH = 1 << 20,     /* the cost of the weights' transform: some microseconds, in multiplications of a unit */
+    TRANSFORM = 128, /* per tile and channel: loads and stores count as two multiplications each, besides 32 sums */
+    WEIGHT = 2       /* per transformed weight, on its way to local memory */
 };
 
-/* From large to small; an item's results are 8 x 8, 8 x 4, 8 x 4 and 4 x 4. Half of a group's items have a tile and
- * channel of a step each: tiles x depth. The last is for devices whose work-groups are small. */
+/* From large to small. An item's results are 8 x 8, 8 x 4, 8 x 4 and 4 x 4. Half of a group's items transform inputs:
+ * in each step, such an item has one tile in one channel (tiles x depth). The last block is for devices with small
+ * work-groups. */
 static const clq_winograd_block blocks[CLQ_WINOGRAD_BLOCKS] = {
     {32, 32, 4, 4}, {32, 16, 4, 4}, {16, 16, 2, 4}, {8, 8, 2, 2}};
 
@@ -32,7 +33,7 @@ static size_t items_of(const clq_winograd_block *b) {
     return CLQ_WINOGRAD_PRODUCTS * b->group_tiles * b->group_columns;
 }
 
-/* Channels of a step. */
+/* The channels of a step. */
 static size_t depth_of(const clq_winograd_block *b) { return items_of(b) / 2 / b->tiles; }
 
 static bool block_fits(const clq_device_info *info, const clq_winograd_block *b) {
@@ -49,8 +50,8 @@ bool clq_winograd_local_fits(const clq_list *list, const clq_product *p) {
 
 /* ---- choosing ---- */
 
-/* Work-groups' items multiply, and read local memory for that, a number being two multiplications, behind their
- * transforms. */
+/* The estimated time. The items transform, then multiply, and read local memory for it. Reading a number counts as two
+ * multiplications. */
 static double time_of(const clq_list *list, const clq_product *p, const clq_winograd_tiles *tiles,
                       const clq_winograd_block *b) {
     double all = (double)(tiles->h * tiles->w) * clq_list_capacity(list);
@@ -62,7 +63,7 @@ static double time_of(const clq_list *list, const clq_product *p, const clq_wino
     return LAUNCH + clq_local_time(info_of(list), groups, items_of(b), (double)(work * channels));
 }
 
-/* By block. Returns the least. */
+/* Sets the time of each block, INFINITY if it cannot be used. Returns the least time. */
 static double times_of(const clq_list *list, const clq_product *p, const clq_winograd_tiles *tiles,
                        double times[CLQ_WINOGRAD_BLOCKS]) {
     const clq_device_info *info = info_of(list);
@@ -83,7 +84,7 @@ bool clq_winograd_local_pays(const clq_list *list, const clq_product *p, const c
            times_of(list, p, tiles, times) < clq_product_local_time(list, p);
 }
 
-/* CLQ_WINOGRAD_BLOCKS where none works. */
+/* Returns CLQ_WINOGRAD_BLOCKS if no block works. */
 static size_t choose(const clq_list *list, const clq_product *p, const clq_winograd_tiles *tiles) {
     double times[CLQ_WINOGRAD_BLOCKS];
     (void)times_of(list, p, tiles, times);

@@ -1,13 +1,13 @@
-/* Weights' gradients by Winograd's products, of tiles of 2x2 and 4x4 outputs and of strides of 2, on devices whose work-items are whole cores
- * (cl/winograd_outer.cl). */
+/* Weights' gradients by Winograd's products, on devices whose work-items are whole cores (cl/winograd_outer.cl): by
+ * tiles of 2x2 and 4x4 outputs, also for strides of 2. */
 #include "ops/convolution/winograd.h"
 
 enum {
-    BLOCK_TILES = 64,    /* whose transforms stay in a core's caches, and which make a long sum in registers */
-    CHANNELS_MOST = 128, /* of the input, that a work-item takes */
-    GROUPS_PER_UNIT = 2, /* work-items that even out the cores' loads */
-    PIXELS_LEAST = 1024, /* of a batch: fewer do not pay for writing and reading the sums */
-    TILES_LEAST = 256,   /* of a slice, unless a core had none: fewer do not pay for reading its sums again */
+    BLOCK_TILES = 64,    /* tiles whose transforms stay in a core's caches, and which make a long sum in registers */
+    CHANNELS_MOST = 128, /* of the input, per work-item */
+    GROUPS_PER_UNIT = 2, /* work-items to balance the cores' loads */
+    PIXELS_LEAST = 1024, /* of a batch: fewer are not worth writing and reading the sums */
+    TILES_LEAST = 256,   /* per slice, unless a core would have none: fewer are not worth reading the sums again */
     SUMS_BYTES_MOST = 48 << 20,
 };
 
@@ -15,12 +15,12 @@ typedef struct cut {
     size_t vectors, rows, channels, slices;
 } cut;
 
-static size_t sums_bytes(const clq_winograd_size *size, const clq_product *p) { /* of a slice */
+static size_t sums_bytes(const clq_winograd_size *size, const clq_product *p) { /* per slice */
     return size->taps * p->patches.channels * p->columns * sizeof(float);
 }
 
-/* Two vectors of columns are enough for as many multiplications per load as a core can do. Accumulators leave room for
- * a row of gradients and one input. */
+/* Two vectors of columns are enough for as many multiplications per load as a core can do. The accumulators leave room
+ * for a row of gradients and one input. */
 static cut cut_of(const clq_list *list, const clq_winograd_size *size, const clq_product *p) {
     const clq_winograd_tiles tiles = clq_winograd_tiles_of(size, p);
     size_t vector = clq_list_vector(list), all = p->columns / vector, registers = vector >= 16 ? 32 : 16;
@@ -44,7 +44,7 @@ static bool fits(const clq_list *list, const clq_winograd_size *size, const clq_
            clq_winograd_taps_fit(p, size->stride, 1);
 }
 
-/* Multiplications, and what transforms take in place of as many. */
+/* Multiplications, with the transforms counted as multiplications. */
 static double cost_of(const clq_list *list, const clq_winograd_size *size, const clq_product *p) {
     const clq_winograd_tiles tiles = clq_winograd_tiles_of(size, p);
     const cut c = cut_of(list, size, p);
@@ -52,7 +52,7 @@ static double cost_of(const clq_list *list, const clq_winograd_size *size, const
                                           size->outer_transform / (double)p->columns);
 }
 
-/* Against a plain sum that leaves out what taps meet in the padding. */
+/* Compares with a plain sum, which skips taps in the padding. */
 static bool pays(const clq_list *list, const clq_winograd_size *size, const clq_product *p) {
     const clq_patches *q = &p->patches;
     const clq_winograd_tiles tiles = clq_winograd_tiles_of(size, p);
@@ -61,7 +61,7 @@ static bool pays(const clq_list *list, const clq_winograd_size *size, const clq_
            cost_of(list, size, p) <= (double)(q->h.taps * q->w.taps * reached);
 }
 
-/* NULL: none pays. */
+/* The fastest size. NULL: the plain sum is faster. */
 static const clq_winograd_size *best_of(const clq_list *list, const clq_product *p) {
     const clq_winograd_size *best = NULL;
     for (size_t i = 0; i < CLQ_WINOGRAD_SIZES; i++) {

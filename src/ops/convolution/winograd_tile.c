@@ -3,21 +3,21 @@
 
 enum {
     BLOCK_TILES = 96,
-    ROW_VECTORS = 12,              /* that are summed side by side, in each of two sums */
-    WEIGHTS_BYTES_KEPT = 16 << 20, /* transformed, that the caches of a processor keep from one block to the next */
+    ROW_VECTORS = 12,              /* summed side by side, in each of two sums */
+    WEIGHTS_BYTES_KEPT = 16 << 20, /* transformed weights that a processor's caches keep from block to block */
 };
 
-/* own_bytes: of a block's transformed inputs and outputs, in a core's second-level cache. channels: of the output, that
- * are made of the inputs at a time. blocks: of a launch, if so many tiles fit: at least, or, few, at most. */
+/* own_bytes: bytes of a block's transformed inputs and outputs, in a core's second-level cache. channels: of the
+ * output, computed from the inputs at a time. blocks: of a launch, if so many tiles fit; if `few`, at most so many,
+ * otherwise at least. */
 typedef struct plan {
     size_t own_bytes, channels, blocks;
     bool few;
 } plan;
 
-/* Many blocks even out the cores' loads. Weights that no cache keeps come from memory for each block, and of outputs
- * that are two places apart there are few tiles for as many weights: then blocks are few, and as large as the cache
- * allows.
- */
+/* Many blocks balance the cores' loads. But weights that no cache keeps are read from memory for each block. And with a
+ * stride or spread of 2, there are few tiles for as many weights. In both cases, blocks are few, and as large as the
+ * cache allows. */
 static plan plan_of(const clq_list *list, const clq_winograd_size *size, const clq_product *p) {
     clq_device *device = clq_list_device(list);
     const size_t weights = size->taps * p->patches.channels * p->columns * sizeof(float);
@@ -27,21 +27,23 @@ static plan plan_of(const clq_list *list, const clq_winograd_size *size, const c
     return (plan){512 << 10, 256, 2 * cores, true};
 }
 
-/* vectors: of channels at a time; rows: tiles at a time; block: tiles from transform to output; group: of channels of
- * the output; at_once: columns of transformed inputs. */
+/* vectors: how many vectors of channels at a time. rows: how many tiles at a time. block: tiles that a work-item takes
+ * from transform to output. group: channels of the output at a time. at_once: columns of transformed inputs kept at a
+ * time. */
 typedef struct cut {
     size_t vectors, rows, block, group, at_once;
 } cut;
 
-/* Two vectors of channels are enough for as many multiplications per load as a core can do. As many rows as have room
- * for two accumulators a vector, a row of weights and one input. */
+/* Two vectors of channels are enough for as many multiplications per load as a core can do. The number of rows leaves
+ * room for two accumulators per vector, a row of weights and one input. */
 static cut cut_of(const clq_list *list, const clq_winograd_size *size, const clq_product *p, size_t tiles) {
     const plan how = plan_of(list, size, p);
     size_t vector = clq_list_vector(list), all = p->columns / vector, registers = vector >= 16 ? 32 : 16;
     cut c = {.vectors = all % 2 == 0 ? 2 : all % 3 == 0 ? 3 : 1};
     c.rows = CLQ_MIN((size_t)ROW_VECTORS, (registers - 1 - c.vectors) / 2) / c.vectors;
     const size_t width = c.vectors * vector, panels = p->columns / width;
-    /* Of a tile: a column of its inputs, and its outputs, of as few channels that the rows have room. */
+    /* in: bytes of a column of a tile's inputs. of_channel: bytes of a tile's outputs in one channel. fit: the channels
+     * with which `rows` tiles have room. */
     const size_t in = size->lines * p->patches.channels * sizeof(float), room = how.own_bytes / c.rows,
                  of_channel = size->side * size->side * sizeof(float), fit = room > in ? (room - in) / of_channel : 0;
     c.group = width * clq_winograd_part(panels, CLQ_MAX(CLQ_MIN(how.channels, fit) / width, (size_t)1));
@@ -83,7 +85,7 @@ static clq_value transform_weights(clq_list *list, const clq_winograd_size *size
 void clq_winograd_tile_add(clq_list *list, const clq_winograd_size *size, const clq_product *p,
                            const clq_pool2d_problem *pool, clq_value winner) {
     const clq_patches *q = &p->patches;
-    /* A pool may leave out the last row or column of what it is given. */
+    /* A pool may leave out the last row or column of its input. */
     const clq_winograd_tiles tiles = pool
                                          ? (clq_winograd_tiles){pool->out_h, pool->out_w, 4 * pool->out_h * pool->out_w}
                                          : clq_winograd_tiles_of(size, p);

@@ -2,15 +2,16 @@
 #include "ops/local/local.h"
 #include "ops/convolution/winograd.h"
 
-/* Tiles that reach beyond the image on all sides and beyond the outputs, in one direction: 5 x 4 inputs, padded by one
- * row and two columns, to 5 x 6 outputs. Edges in every block of tiles and columns, and in steps of channels. */
+/* The tiles reach beyond the image on all sides, and beyond the outputs in one direction: 5 x 4 inputs, padded by one
+ * row and two columns, give 5 x 6 outputs. There are edges in every block of tiles and columns, and in steps of
+ * channels. */
 enum { EXAMPLES = 4, IN_H = 5, IN_W = 4, OUT_H = 5, OUT_W = 6, CHANNELS = 14, COLUMNS = 36 };
 
 static const clq_winograd_tiles tiles = {(OUT_H + 1) / 2, (OUT_W + 1) / 2, (size_t)OUT_H *OUT_W};
 
 typedef struct conv {
     size_t block;
-    bool transposed; /* the weights: a data gradient */
+    bool transposed; /* the weights, as for a gradient by the input */
 } conv;
 
 static clq_patches patches_of(bool transposed) {
@@ -21,13 +22,13 @@ static clq_patches patches_of(bool transposed) {
                          .w = {IN_W, OUT_W, CLQ_WINOGRAD_TAPS, 1, last - 2, tap, 1}};
 }
 
-/* Weights are multiples of 4: halved twice, they are whole still. */
+/* Weights are multiples of 4: halved twice, they are still whole. */
 static float number(const void *context, size_t array, size_t i) {
     (void)context;
     return (float)(((int)(i * 7 % 13) - 6) * (array == 1 ? 4 : 1));
 }
 
-/* Where an output meets the input through a tap, or -1. */
+/* The input place that an output meets through a tap, or -1 if it lies outside. */
 static int place_of(const clq_axis *a, size_t out, size_t tap) {
     int at = (int)out + a->first + (int)tap * a->tap;
     return at < (int)a->in ? CLQ_MAX(at, -1) : -1;

@@ -1,5 +1,5 @@
-/* The activations: a row of a table for each. To add one: a value of clq_activation, a row, what builds it of
- * instructions, and a reference in tests/ref. Formulas are Keras's. */
+/* The activations: one row of a table each. To add an activation: a value of clq_activation, a row, a function that
+ * builds it from instructions, and a reference in tests/ref. The formulas are Keras's. */
 #include "ops/ops.h"
 
 #include <string.h>
@@ -22,7 +22,7 @@ static unsigned chosen(clq_element_program *p, unsigned which, unsigned then, un
     return clq_element_do(p, (clq_instruction){.op = CLQ_ELEMENT_SELECT, .a = which, .b = then, .c = otherwise});
 }
 
-/* ---- activations of several ---- */
+/* ---- activations of several instructions ---- */
 
 static unsigned silu(clq_element_program *p, unsigned x) {
     return of_two(p, CLQ_ELEMENT_MULTIPLY, x, of_one(p, CLQ_ELEMENT_SIGMOID, x));
@@ -45,7 +45,7 @@ static unsigned gelu_approximate(clq_element_program *p, unsigned x) {
     return of_two(p, CLQ_ELEMENT_MULTIPLY, x, gate);
 }
 
-/* Of equals the constant, so that the slope is 0 there, as TensorFlow has it. */
+/* At x = 6, the minimum takes the constant, so that the slope is 0 there, as in TensorFlow. */
 static unsigned relu6(clq_element_program *p, unsigned x) {
     return of_two(p, CLQ_ELEMENT_MINIMUM, number(p, 6), of_one(p, CLQ_ELEMENT_RELU, x));
 }
@@ -56,7 +56,7 @@ unsigned clq_leaky_relu_do(clq_element_program *p, double slope, unsigned x) {
 }
 static unsigned leaky_relu(clq_element_program *p, unsigned x) { return clq_leaky_relu_do(p, 0.2, x); }
 
-/* exp is taken of what is at most 0: an infinite one would make the gradient of a large x not a number. */
+/* exp gets numbers up to 0. For a large x, it would be infinite, and the gradient NaN. */
 unsigned clq_elu_do(clq_element_program *p, double alpha, unsigned x) {
     const unsigned zero = number(p, 0), below = of_two(p, CLQ_ELEMENT_MINIMUM, x, zero);
     const unsigned bend = scaled(p, of_one(p, CLQ_ELEMENT_EXPM1, below), alpha);

@@ -1,9 +1,9 @@
 #include "ops/elementwise/cut.h"
 
 enum {
-    SPLIT_FROM_BYTES = 512 << 10, /* less stays in one core's cache: handing it around costs more than it saves */
-    BYTES_PER_ITEM = 8 << 10,     /* of what is split */
-    GROUPS_PER_UNIT = 16          /* work-groups in flight on a compute unit that hide its memory's latency */
+    SPLIT_FROM_BYTES = 512 << 10, /* less data stays in one core's cache: sharing it costs more than it saves */
+    BYTES_PER_ITEM = 8 << 10,     /* of data that is split */
+    GROUPS_PER_UNIT = 16          /* work-groups on a compute unit, which hide the latency of its memory */
 };
 
 static size_t clamp_count(double wished, size_t most) {

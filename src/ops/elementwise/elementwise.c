@@ -9,7 +9,7 @@
 
 enum { FLOPS_OF_EXP = 12, FLOPS_OF_PHILOX = 100 };
 
-/* By clq_element_op: the registers that each takes, the words among the kernel's arguments, what it costs. */
+/* For each clq_element_op: how many registers it takes, how many words of the kernel's arguments, and its cost. */
 static const struct operation {
     unsigned registers, words;
     double flops;
@@ -126,7 +126,7 @@ static double flops_of(const clq_element_program *p) {
     return CLQ_MAX(flops, 1.0);
 }
 
-/* Memory traffic of one sample's values; vectors by channel stay in caches. */
+/* The memory traffic of one sample's values. Vectors per channel stay in caches, and are not counted. */
 static double bytes_of(const clq_element_program *p, size_t elements) {
     double bytes = 0;
     for (size_t k = 0; k < p->output_count; k++) bytes += (double)clq_dtype_bytes(p->outputs[k].dtype);
@@ -155,7 +155,7 @@ static uint32_t bits_of(float number) {
     return bits;
 }
 
-/* The words that an instruction takes, and under which names. */
+/* Adds the words that an instruction takes, and the options that name them. */
 static void add_words(program_text *t, const clq_instruction *instruction, size_t i) {
     static const char names[] = "WVU";
     uint32_t words[3] = {bits_of((float)instruction->number)};
@@ -192,7 +192,7 @@ static double samples_most(const clq_list *list, const clq_element_values *v) {
     return v->whole ? 1 : clq_list_capacity(list);
 }
 
-/* What a program must know to find an element's channel, or its place in a sample. */
+/* Adds the options and words by which a program finds an element's channel, or its index in a sample. */
 static void add_places(program_text *t, const clq_list *list, const clq_cut *cut, const clq_element_program *p,
                        const clq_element_values *v) {
     bool by_channel = false, random = clq_element_program_is_random(p);
@@ -266,16 +266,16 @@ static clq_cut cut_elements(const clq_list *list, const clq_element_program *p, 
 
 enum {
     SUM_ITEMS_PER_UNIT = 1024, /* work-items that hide the latency of a compute unit's memory, four loads each */
-    SUM_ROWS_LEAST = 4,        /* of an item: as many as it loads together */
+    SUM_ROWS_LEAST = 4,        /* per item: as many as it loads together */
     FOLD_COLUMNS_MOST = 8 /* channels of a work-group that folds: neighbours fill a memory transaction of 32 bytes */
 };
 
 typedef struct column_cut {
     clq_cut cut;
-    size_t fold;          /* rows that make one long row */
+    size_t fold;          /* how many rows make one long row */
     size_t columns, rows; /* of a work-group */
     size_t column_groups, slices;
-    size_t fold_columns; /* channels of a work-group that folds; local kernels */
+    size_t fold_columns; /* channels of a work-group that folds; only local kernels */
     size_t sums;
 } column_cut;
 
@@ -315,8 +315,8 @@ static void add_sums(clq_list *list, const clq_element_values *v, size_t count) 
     for (size_t k = 0; k < count; k++) clq_launch_value(list, v->sums[k], CLQ_WRITES);
 }
 
-/* Adds the slices' sums up. A tile kernel with one work-item has done so. Work-groups share the channels; a tile adds
- * to the first slice's sums. */
+/* Adds up the slices' sums. Only a tile kernel with one work-item needs no fold. With local kernels, work-groups share
+ * the channels. With tile kernels, one item adds to the first slice's sums. */
 static void fold_columns(clq_list *list, const column_cut *c, const char *options, const clq_element_values *v,
                          clq_value shares) {
     double numbers = (double)(2 * c->sums * c->slices * c->fold * v->channels);
@@ -336,7 +336,8 @@ static void fold_columns(clq_list *list, const column_cut *c, const char *option
     clq_launch_cost(list, numbers * 6, 0, numbers * sizeof(float), 0);
 }
 
-/* Places that an item fetches before it stores any: a program of many operations is limited by these. */
+/* How many elements an item fetches before it stores any. In a program of many operations, these take the time, so one
+ * element is enough. */
 static int together(const clq_element_program *p) { return flops_of(p) < FLOPS_OF_EXP ? 4 : 1; }
 
 static void with_sums(clq_list *list, const char *label, const clq_element_program *p, const clq_element_values *v) {

@@ -1,4 +1,4 @@
-/* Samples as they are stored (u8) to what the first layer takes. */
+/* Converts samples from their stored type (u8) to the first layer's input. */
 #include "ops/ops.h"
 
 void clq_input_u8(clq_list *list, size_t elements, float factor, clq_value x, clq_value y) {

@@ -1,10 +1,10 @@
-/* Batch normalisation: elementwise programs over samples, with sums over rows, and small kernels for each channel
- * between them. */
+/* Batch normalisation: elementwise programs over samples, with sums over rows. Between them run small kernels, whose
+ * items take channels. */
 #include "ops/elementwise/cut.h"
 
 enum { MEAN_ROW, RATE_ROW, SCALE_ROW }; /* of the statistics, as in cl/normalise.cl */
 
-/* By element, as the value is stored. */
+/* Takes a number per element, in the type in which x is stored. */
 static unsigned take_floats(const clq_list *list, clq_element_program *p, clq_value x) {
     return clq_element_take(p,
                             (struct clq_element_input){.kind = CLQ_EACH_ELEMENT, .dtype = clq_list_storage(list, x)});
@@ -18,7 +18,7 @@ static unsigned join(clq_element_program *p, clq_element_op op, unsigned a, unsi
     return clq_element_do(p, (clq_instruction){.op = op, .a = a, .b = b});
 }
 
-/* values: what the program takes and makes. */
+/* values: the program's inputs, outputs and sums. */
 static void add_program(clq_list *list, const char *label, const clq_normalise_problem *p,
                         const clq_element_program *program, clq_element_values values) {
     values.elements = p->positions * p->channels;
@@ -30,8 +30,8 @@ static clq_value scratch_row(clq_list *list, const clq_normalise_problem *p, con
     return clq_list_scratch(list, name, CLQ_F32, p->channels, 0);
 }
 
-/* A launch of a kernel for each channel; its arguments come next, then end_channels. x: samples that it reads, or none.
- */
+/* Begins a launch whose items take channels. The caller adds the arguments, and then calls end_channels. x: the samples
+ * that the kernel reads, or none. */
 static clq_cut begin_channels(clq_list *list, const clq_normalise_problem *p, const char *label, const char *function,
                               bool gamma, clq_value x) {
     clq_cut cut = clq_cut_make(list, 0, (double)p->channels, 64);
@@ -41,7 +41,7 @@ static clq_cut begin_channels(clq_list *list, const clq_normalise_problem *p, co
     return cut;
 }
 
-/* rows: that each channel reads and writes. */
+/* rows: how many numbers the kernel reads and writes for each channel. */
 static void end_channels(clq_list *list, const clq_normalise_problem *p, const clq_cut *cut, double rows) {
     clq_cut_work(list, cut);
     clq_launch_cost(list, (double)p->channels * rows * 2, 0, (double)p->channels * rows * sizeof(float), 0);
@@ -51,7 +51,7 @@ void clq_normalise_moments(clq_list *list, const clq_normalise_problem *p, clq_v
                            clq_value moments) {
     clq_element_program program = {.sum_count = 2};
     unsigned number = take_floats(list, &program, x), pivot = take_row(&program, 0);
-    program.inputs[1].dtype = program.inputs[0].dtype; /* x, too */
+    program.inputs[1].dtype = program.inputs[0].dtype; /* the pivot is x's first row */
     program.sums[0] = join(&program, CLQ_ELEMENT_SUBTRACT, number, pivot);
     program.sums[1] = clq_element_do(&program, (clq_instruction){.op = CLQ_ELEMENT_SQUARE, .a = program.sums[0]});
     const clq_value sums = scratch_row(list, p, "sums"), squares = scratch_row(list, p, "square sums");
@@ -88,8 +88,7 @@ void clq_normalise_moving(clq_list *list, const clq_normalise_problem *p, clq_va
     end_channels(list, p, &cut, 3 + CLQ_STATISTICS_ROWS);
 }
 
-/* The difference to the mean is taken first: what is left of scale * x - scale * mean, where the mean is large, would
- * be rounding errors. */
+/* Subtracts the mean first. With a large mean, scale * x - scale * mean would leave only rounding errors. */
 void clq_normalise_forward(clq_list *list, const clq_normalise_problem *p, clq_value x, clq_value statistics,
                            clq_value beta, clq_value y) {
     clq_element_program program = {.output_count = 1};

@@ -1,4 +1,4 @@
-/* Normalisation of rows by themselves. */
+/* Normalisation of each row by itself. */
 #include "ops/elementwise/cut.h"
 
 enum { GROUP_MOST = 256 };
@@ -17,7 +17,7 @@ static void add_sizes(clq_list *list, const clq_row_norm_problem *p) {
     CLQ_LAUNCH_SIZES(list, p->outer, p->positions, p->groups, p->width);
 }
 
-/* Tiles take rows; else a work-group, of a power of two, takes a row at a time. */
+/* A tile takes rows. Without tiles, a work-group takes one row at a time, and its size is a power of two. */
 static clq_cut cut_rows(const clq_list *list, const clq_row_norm_problem *p, double bytes) {
     const double capacity = clq_list_capacity(list), rows = (double)clq_row_norm_rows(p);
     size_t group = 32;
@@ -53,7 +53,8 @@ void clq_row_norm_forward(clq_list *list, const clq_row_norm_problem *p, clq_val
     clq_launch_cost(list, 0, (double)elements_of(p) * 8, 0, bytes);
 }
 
-/* The sums that a launch left, of gamma and beta one behind the other, to where they are wanted. */
+/* Adds up the partial sums that a launch left, gamma's before beta's, and copies them to dgamma and dbeta unless these
+ * are none. */
 static void hand_out(clq_list *list, const clq_row_norm_problem *p, size_t slices, clq_value partials, clq_value dgamma,
                      clq_value dbeta) {
     const size_t channels = channels_of(p);
@@ -72,7 +73,7 @@ static void hand_out(clq_list *list, const clq_row_norm_problem *p, size_t slice
     }
 }
 
-/* Sums over slices of all rows, with the input's gradient, where it is wanted, on the way. */
+/* Sums gamma's and beta's gradients over slices of all rows. The same launch computes dx, unless it is none. */
 static void backward_by_tiles(clq_list *list, const clq_row_norm_problem *p, const clq_cut *rows, double bytes,
                               clq_value x, clq_value dy, clq_value statistics, clq_value gamma, clq_value dx,
                               clq_value dgamma, clq_value dbeta) {

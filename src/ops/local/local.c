@@ -1,25 +1,25 @@
-/* Which of a kernel's blocks a device with work-groups and local memory gets. */
+/* Chooses the block of a kernel for a device with work-groups and local memory. */
 #include "ops/local/local.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { WAVE = 64 /* items that run in step, or more than do: a smaller group takes the time of so many */ };
+enum { WAVE = 64 /* the most items that run in step: a smaller group takes as long as a group of this size */ };
 
-/* What is known of a kind of device without having measured it. Registers are as compilers reported them. */
+/* What is known of a kind of device without measuring. Registers are as compilers reported them. */
 typedef struct traits {
     const char *driver; /* of clq_device_info */
     size_t results;     /* of an item, at most */
-    size_t unit_items;  /* that keep a compute unit busy */
-    size_t shared;      /* bytes of registers that the items of a sub-group share; 0: each has 256 registers */
+    size_t unit_items;  /* items that keep a compute unit busy */
+    size_t shared;      /* bytes of registers that the items of a sub-group share; 0: each item has 256 registers */
 } traits;
 
 static const traits known[] = {
-    /* 65,536 registers to a unit: two groups of 256 items with 128 each. Four schedulers with two warps */
+    /* 65,536 registers per unit: two groups of 256 items with 128 each. Four schedulers with two warps each */
     {"nvidia", 64, 256, 0},
     /* at least as many registers; four SIMDs with waves of up to 64 */
     {"amd", 64, 256, 0},
-    /* a unit is one of many small ones: 4 KiB of registers to a thread of 8 or 16 items, up to 8 threads */
+    /* many small units: 4 KiB of registers for a thread of 8 or 16 items, up to 8 threads per unit */
     {"intel", 32, 64, 4096},
     /* nothing is known: few registers, small units */
     {"", 32, 128, 0},
@@ -53,7 +53,7 @@ double clq_local_places(const clq_device_info *info, size_t items) {
     return (double)CLQ_MAX(info->compute_units, 1u) * (double)groups_of_unit(info, items);
 }
 
-/* Rounds of work-groups. */
+/* The work-groups run in rounds. */
 double clq_local_time(const clq_device_info *info, double groups, size_t items, double work) {
     double rounds = clq_local_ceil(groups, clq_local_places(info, items));
     return rounds * (double)groups_of_unit(info, items) * work * (double)clq_round_up(items, WAVE) / (double)items;

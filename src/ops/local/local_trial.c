@@ -1,5 +1,5 @@
-/* Trying a block on a device before it is used: compilers of GPUs refuse groups for want of registers, and have been
- * known to get such kernels wrong. */
+/* Tries a block on a device before it is used. GPU compilers refuse groups for lack of registers, and have compiled
+ * such kernels wrongly. */
 #include "ops/local/local.h"
 
 #include <string.h>
@@ -9,8 +9,8 @@ enum { VALUES_MOST = 8 };
 typedef struct run {
     clq_queue *queue;
     clq_list *list;
-    clq_buffer *buffers[VALUES_MOST]; /* of all values, scratch too */
-    float *numbers;                   /* as many as the largest array has */
+    clq_buffer *buffers[VALUES_MOST]; /* of all values, scratch included */
+    float *numbers;                   /* room for the largest array */
 } run;
 
 static size_t bytes_of(const clq_local_trial *t, size_t array) {
@@ -44,7 +44,8 @@ static clq_status place(run *r, clq_device *device) {
     return clq_list_bind(r->list);
 }
 
-/* numbers has room for floats: numbers of 16 bits lie in its front, and are read from behind. */
+/* `numbers` has room for floats. 16-bit numbers fill its front, so they must be converted from the last to the
+ * first. */
 static clq_status write_array(const run *r, const clq_local_trial *t, size_t array) {
     uint16_t *stored = (uint16_t *)r->numbers;
     for (size_t i = 0; i < t->numbers[array]; i++) {
@@ -83,7 +84,7 @@ static clq_status try_in(run *r, clq_device *device, const clq_local_trial *t, b
     return CLQ_OK;
 }
 
-/* Runs it in a list of its own. *right is whether the answers are. */
+/* Runs a trial in a list of its own. *right: whether the result is right. */
 static clq_status try_one(clq_device *device, const clq_local_trial *trial, bool *right) {
     run r = {0};
     clq_status status = try_in(&r, device, trial, right);
@@ -107,8 +108,8 @@ bool clq_local_works(clq_device *device, const char *name, const char *what, con
     if (!works)
         clq_log(CLQ_LOG_WARNING, "%s: %s is not used for %s: %s", clq_device_label(device), name, what,
                 status == CLQ_OK ? "its answers are wrong" : clq_error_detail());
-    /* Right and wrong answers are what the driver's compiler made of the block, and hold for later runs. A failure may
-     * have passed by then, and one for want of memory may have passed before the next plan. */
+    /* Right and wrong results come from the driver's compiler, so they hold for later runs. The cause of a failure may
+     * be gone in a later run. A lack of memory may be gone before the next plan. */
     if (status == CLQ_OK)
         clq_device_keep_trial_result(device, key, works);
     else if (status != CLQ_ERROR_MEMORY && status != CLQ_ERROR_DEVICE_MEMORY)

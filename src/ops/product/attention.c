@@ -1,16 +1,16 @@
-/* Attention: of whole texts, and over rows of keys and values that are kept, for tokens that come one after another. */
+/* Attention: over whole texts, and over cached keys and values, for tokens that come one after another. */
 #include "ops/elementwise/cut.h"
 
 enum { GROUP_MOST = 256 };
 
-/* Items of a work-group that has so many scores and columns of values. */
+/* The number of items of a work-group, from the numbers of scores and of columns of values. */
 static size_t group_of(size_t scores, size_t value) {
     size_t group = 32;
     while (group < GROUP_MOST && group < CLQ_MAX(scores / 2, value)) group *= 2;
     return group;
 }
 
-/* ---- of whole texts ---- */
+/* ---- over whole texts ---- */
 
 static size_t matrices_of(const clq_attention_problem *p) { return p->counts[0] * p->counts[1]; }
 
@@ -18,7 +18,7 @@ double clq_attention_flops(const clq_attention_problem *p) {
     return 2.0 * (double)matrices_of(p) * (double)p->tokens * (double)p->others * (double)(p->key + p->value);
 }
 
-/* Of memory that is not a cache: keys and values, which every query reads, count once. */
+/* Traffic of memory beyond the caches. Every query reads the keys and values, but they count once. */
 static double bytes_of(const clq_attention_problem *p) {
     const double numbers = (double)p->tokens * (double)(p->key + p->value + (p->masked ? p->others : 0)) +
                            (double)p->others * (double)(p->key + p->value);
@@ -31,7 +31,7 @@ static void add_matrix(clq_list *list, const clq_batched_matrix *matrix) {
 
 void clq_attention_forward(clq_list *list, const clq_attention_problem *p, clq_value q, clq_value k, clq_value v,
                            clq_value mask, clq_value y) {
-    static const double flops_per_byte = 4; /* as of products of small matrices */
+    static const double flops_per_byte = 4; /* as for products of small matrices (batched.c) */
     static const char *const masks[] = {"", " -DADDS", " -DSELECTS"};
     const double capacity = clq_list_capacity(list), rows = (double)(matrices_of(p) * p->tokens);
     const size_t group = group_of(p->others, p->value);
@@ -60,7 +60,7 @@ void clq_attention_forward(clq_list *list, const clq_attention_problem *p, clq_v
     clq_launch_cost(list, 0, clq_attention_flops(p), 0, bytes_of(p));
 }
 
-/* ---- of tokens that come one after another ---- */
+/* ---- for tokens that come one after another ---- */
 
 static size_t key_row(const clq_cached_problem *p) { return p->shared * p->key; }
 static size_t value_row(const clq_cached_problem *p) { return p->shared * p->value; }

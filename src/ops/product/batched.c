@@ -1,14 +1,14 @@
-/* Products of small matrices, many for each sample. */
+/* Products of small matrices, many per sample. */
 #include "ops/elementwise/cut.h"
 
 #include <assert.h>
 
 enum {
-    PACKED_ROWS_LEAST = 16,  /* of C, that a panel of B has to serve before it pays to turn it round */
-    PACKED_DEPTH_MOST = 256, /* of a panel, which stays in a core's first-level cache */
+    PACKED_ROWS_LEAST = 16,  /* the fewest rows of C for which a panel of B is worth transposing */
+    PACKED_DEPTH_MOST = 256, /* the most terms of a panel, which then stays in a core's first-level cache */
 };
 
-/* How much arithmetic is worth as much as a byte, when cores are counted. */
+/* How many flops count as one byte of traffic when the number of cores is chosen. */
 static const double flops_per_byte = 4;
 
 clq_batched_matrix clq_batched_transposed(clq_batched_matrix matrix) {

@@ -1,4 +1,4 @@
-/* CLBlast's matrix products. The only file that calls it. */
+/* Matrix products by CLBlast. Only this file calls CLBlast. */
 #include "ops/product/product.h"
 
 #include <clblast_c.h>
@@ -6,14 +6,14 @@
 
 typedef struct gemm {
     clq_product p;
-    size_t m, k;          /* of the count that it is made for */
-    uint32_t warm;        /* the last count that was run, */
-    bool takes_scratch;   /* and whether the scratch memory is large enough for it */
-    size_t scratch_bytes; /* 0: there is none */
+    size_t m, k;          /* for the current count */
+    uint32_t warm;        /* the last count that was run */
+    bool takes_scratch;   /* whether the scratch memory is large enough for this count */
+    size_t scratch_bytes; /* 0: no scratch memory */
 } gemm;
 
-/* CLBlast builds a kernel when a shape first needs it, and fails now and then where two devices' threads do so at the
- * same time: a call that may be the first of its kind runs alone. */
+/* CLBlast builds a kernel when a shape first needs it. It sometimes fails if the threads of two devices do this at the
+ * same time. So a call that may be the first of its kind runs alone. */
 static pthread_mutex_t cold = PTHREAD_MUTEX_INITIALIZER;
 
 static clq_status lock_cold(void) {
@@ -36,7 +36,7 @@ static clq_status result_of(clq_queue *queue, const gemm *g, CLBlastStatusCode c
                     clq_device_label(clq_queue_device(queue)), g->m, g->k, g->k, g->p.columns, (int)code);
 }
 
-/* Without scratch memory CLBlast allocates what it needs in each call. */
+/* Without scratch memory, CLBlast allocates memory in each call. */
 static clq_status call(const gemm *g, clq_queue *queue, clq_buffer *const *buffers) {
     cl_command_queue handle = clq_queue_handle(queue);
     cl_mem scratch = g->takes_scratch ? clq_buffer_handle(buffers[3]) : NULL;
@@ -49,7 +49,7 @@ static clq_status call(const gemm *g, clq_queue *queue, clq_buffer *const *buffe
     return clq_queue_record(queue, "Sgemm", event);
 }
 
-/* The scratch memory of a product. The caller holds the lock. */
+/* The bytes of scratch memory that a product needs. The caller holds the lock. */
 static clq_status scratch_of(const gemm *g, clq_queue *queue, size_t *bytes) {
     cl_command_queue handle = clq_queue_handle(queue);
     return result_of(queue, g,
@@ -67,7 +67,7 @@ static clq_status call_cold(gemm *g, clq_queue *queue, uint32_t count, clq_buffe
     return CLQ_OK;
 }
 
-/* buffers: A, B, C and, where there is one, the scratch memory */
+/* buffers: A, B, C and the scratch memory, if there is any */
 static clq_status run(void *context, clq_queue *queue, uint32_t count, clq_buffer *const *buffers) {
     gemm *g = context;
     set_count(g, count);
@@ -80,8 +80,9 @@ static clq_status run(void *context, clq_queue *queue, uint32_t count, clq_buffe
     return status;
 }
 
-/* What products of up to `capacity` examples need at most. CLBlast pads operands to whole tiles in scratch memory, each
- * only where it is not whole already: so the largest product may need none where one of an example less does. */
+/* The most scratch memory that products of up to `capacity` examples need. CLBlast pads operands to whole tiles in
+ * scratch memory, but only operands that are not whole tiles already. So the largest product may need none, while the
+ * product of one example less needs some. */
 static clq_status scratch_most(gemm *g, clq_queue *queue, uint32_t capacity) {
     CLQ_TRY(lock_cold());
     clq_status status = CLQ_OK;

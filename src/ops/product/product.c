@@ -1,9 +1,9 @@
-/* Matrix products in all their forms: which variant makes them, and what the variants share. */
+/* Matrix products in all their forms: selects the variant. Also has what the variants share. */
 #include "ops/product/product_local.h"
 
 #include <stdio.h>
 
-/* Partial sums may take this much memory. */
+/* The most memory that partial sums may take. */
 enum { PARTIAL_BYTES_MOST = 32 << 20 };
 
 clq_patches clq_patches_of_matrix(size_t rows, size_t columns) {
@@ -26,7 +26,7 @@ bool clq_axis_padded(const clq_axis *axis) {
     return least < 0 || most >= (long)axis->in * axis->divide;
 }
 
-/* As far as taps reach, by one place each: the text needs no more of it. */
+/* Whether the axis has no strides, padding or dilation. Then its input size and taps describe it in a key. */
 static bool is_plain(const clq_axis *axis) {
     bool by_one = axis->step == 1 && axis->first == 0 && axis->tap == 1 && axis->divide == 1;
     return by_one && axis->out + axis->taps == axis->in + 1;
@@ -42,7 +42,7 @@ void clq_product_start_choice(clq_choice *choice, const clq_list *list, const ch
     static const char *const behinds[][2] = {[CLQ_MATMUL_HIGHEST] = {"", ", transposed"},
                                              [CLQ_MATMUL_HIGH] = {", high", ", transposed, high"},
                                              [CLQ_MATMUL_MEDIUM] = {", medium", ", transposed, medium"}};
-    /* Where there are no units precision is of no account. */
+    /* Without matrix units, precision makes no difference. */
     bool units = clq_device_matrix_unit(clq_list_device(list)) != CLQ_UNIT_NONE;
     char behind[64], storage[CLQ_STORAGE_NAME_BYTES];
     clq_product_name_storage(
@@ -71,13 +71,15 @@ typedef struct way {
     size_t block;
 } way;
 
-/* CLBlast is left out on devices whose work-groups hold fewer items than this. CLBlast 1.6 failed on a device of groups
- * of 64 ("128 is larger than 64"); 256 is what GPUs have at least, and was not read from its parameters. */
+/* CLBlast is not used on devices whose work-groups hold fewer items. CLBlast 1.6 failed on a device with work-groups of
+ * 64 items ("128 is larger than 64"). The limit of 256 is what all GPUs have at least, and was not read from CLBlast's
+ * parameters. */
 enum { CLBLAST_GROUP = 256 };
 
 static const char *kind_of(const clq_product *p) { return p->outer ? "outer" : "rows"; }
 
-/* The family's own kernels, or what was measured to be faster. The list's own selections may name any other, too. */
+/* Selects the family's own kernels, or what was measured to be faster. The list's own selections may name any other
+ * variant, too. */
 static way select_way(clq_list *list, const clq_product *p, clq_choice *choice) {
     const bool tile = clq_list_family(list) == CLQ_FAMILY_TILE;
     const bool floats = !clq_is_short(list, p->a) && !clq_is_short(list, p->b) && !clq_is_short(list, p->c);
@@ -99,8 +101,8 @@ static way select_way(clq_list *list, const clq_product *p, clq_choice *choice) 
     return w;
 }
 
-/* By the tile family. Tiles can read large matrices, and weights that lie transposed, in place, but packed blocks are
- * known to be faster. */
+/* Adds a product by the tile family. Tiles can compute every product. For large matrices, packed blocks are known to be
+ * faster, and so are blocks for weights that lie transposed. */
 static void add_tiles(clq_list *list, const clq_product *p, clq_choice *choice) {
     enum { TILES, BLOCKS, PACKED } form = TILES;
     if (clq_patches_are_matrix(&p->patches)) {
@@ -217,9 +219,9 @@ clq_reduce_cut clq_product_cut_reduce(const clq_list *list, size_t columns, size
     enum {
         GROUP = 64,
         ROWS_MOST = 64,
-        SLICES_LEAST = 4,     /* of an item */
-        COLUMNS_LEAST = 4,    /* of a work-group: neighbours fill a memory transaction; but */
-        GROUPS_LEAST = 32,    /* one work-group alone takes no large part of a long sum */
+        SLICES_LEAST = 4,     /* per item */
+        COLUMNS_LEAST = 4,    /* per work-group: neighbours fill a memory transaction */
+        GROUPS_LEAST = 32,    /* of work-groups for a long sum; comes before COLUMNS_LEAST */
         ITEMS_PER_UNIT = 512, /* work-items that hide the latency of a compute unit's memory */
     };
     const clq_device_info *info = clq_device_get_info(clq_list_device(list));

@@ -1,25 +1,26 @@
-/* Matrix products in blocks that fit a core's cache, packed on the way (cl/product_blocks.cl): large ones,
- * whose operands' rows lie too far apart to be read in place again and again, and those whose B lies transposed. */
+/* Matrix products in blocks that fit a core's cache, packed by the kernel (cl/product_blocks.cl). For large products,
+ * whose operands' rows lie too far apart to be read in place again and again, and for products whose B lies
+ * transposed. */
 #include "ops/product/product.h"
 
 enum {
-    SIDE_LEAST = 512, /* of a large product */
+    SIDE_LEAST = 512, /* the least rows, columns and terms of a large product */
     B_BYTES_LEAST = 3 << 20,
-    TILE_ROWS = 12,       /* of a large product */
-    FEW_TILE_ROWS = 8,    /* of another: divides usual batches */
-    NARROW_TILE_ROWS = 6, /* by two vectors of less than 16 floats: there are 16 registers */
-    BLOCK_ROWS = 256,     /* by as many terms: a quarter of a second-level cache of 1 MiB */
+    TILE_ROWS = 12,       /* per tile of a large product */
+    FEW_TILE_ROWS = 8,    /* of other products: divides usual batch sizes */
+    NARROW_TILE_ROWS = 6, /* with two vectors of less than 16 floats: there are 16 registers */
+    BLOCK_ROWS = 256,     /* with as many terms: a quarter of a second-level cache of 1 MiB */
     BLOCK_COLUMNS = 1024, /* before A is packed again */
-    BLOCK_TERMS = 256,    /* a panel of that many and two vectors stays in a first-level cache */
-    OWN_TERMS = 512,      /* of a work-item's own panel, for few rows */
-    BLOCKS_PER_UNIT = 8   /* that even out the cores' loads */
+    BLOCK_TERMS = 256,    /* a panel of these terms and two vectors stays in a first-level cache */
+    OWN_TERMS = 512,      /* of a panel that a work-item packs for itself, for few rows */
+    BLOCKS_PER_UNIT = 8   /* to balance the cores' loads */
 };
 
 typedef struct blocks {
     const clq_product *p;
-    bool packed;        /* A is, and B beforehand */
-    bool a_packed;      /* A is; also where its numbers have 16 bits and have to become floats */
-    size_t rows, terms; /* at a full batch */
+    bool packed;        /* A is packed, and B in a launch before */
+    bool a_packed;      /* A is packed; also if A is stored in 16 bits, and has to become floats */
+    size_t rows, terms; /* of a full batch */
     size_t tile_rows, tile_vectors, block_rows, block_columns, block_terms;
 } blocks;
 
@@ -42,7 +43,7 @@ bool clq_product_is_large(const clq_list *list, const clq_product *p) {
            (double)terms * (double)p->columns * sizeof(float) >= B_BYTES_LEAST;
 }
 
-/* As many blocks as keep all cores busy, none smaller than a row of tiles. */
+/* Chooses the blocks: enough to keep all cores busy, but none smaller than a row of tiles. */
 static void choose_blocks(const clq_list *list, blocks *b) {
     clq_device *device = clq_list_device(list);
     size_t vector = clq_list_vector(list), all = clq_ceil_div(b->p->columns, vector), width;
@@ -60,7 +61,7 @@ static void choose_blocks(const clq_list *list, blocks *b) {
     b->block_columns = even_part(b->p->columns, clq_ceil_div(b->p->columns, across), width);
 }
 
-/* B as panels of the tiles' width. */
+/* Adds the launch that packs B into panels of the tiles' width. */
 static clq_value add_panels(clq_list *list, const blocks *b, const char *options) {
     size_t width = b->tile_vectors * clq_list_vector(list);
     size_t floats = b->terms * clq_round_up(b->p->columns, width);
@@ -76,7 +77,8 @@ static clq_value add_panels(clq_list *list, const blocks *b, const char *options
     return panels;
 }
 
-/* Where sums of several blocks of terms wait for the next, since C would round them to 16 bits. */
+/* Memory for the sums of earlier blocks of terms, since a 16-bit C would round them. None if there is only one block of
+ * terms. */
 static clq_value add_sums(clq_list *list, const blocks *b) {
     if (b->block_terms >= b->terms) return CLQ_NO_VALUE;
     size_t of_all = b->p->outer ? b->rows * b->p->columns : 0,
@@ -84,7 +86,7 @@ static clq_value add_sums(clq_list *list, const blocks *b) {
     return clq_list_scratch(list, "partial sums", CLQ_F32, of_all, of_one);
 }
 
-/* Only memory of a work-item's own has its size in the program. */
+/* Only sizes of a work-item's private memory are compiled into the program. */
 static clq_kernel_options options_of(const clq_list *list, const blocks *b) {
     const clq_product *p = b->p;
     clq_kernel_options options = clq_product_matrix_options(list, p, 0);

@@ -1,5 +1,5 @@
-/* Products for devices with work-groups: by local memory (cl/product_local.cl) or sub-groups (cl/product_subgroup.cl);
- * which block, into how many slices. */
+/* Products for devices with work-groups: by local memory (cl/product_local.cl) or sub-groups (cl/product_subgroup.cl).
+ * Chooses the block and the number of slices. */
 #include "ops/product/product_local.h"
 
 #include "ops/local/local.h"
@@ -8,20 +8,22 @@
 #include <stdio.h>
 
 enum {
-    PAD = 4,           /* words behind a row in local memory */
-    UNIT_PAD = 8,      /* with which the words that a unit's sub-group reads at a time lie in as many banks */
-    LONG_SUM = 1024,   /* is put aside in C after so many terms */
-    TERMS_LEAST = 64,  /* of a slice: adding it up later costs about a fifth of it */
+    PAD = 4,           /* words after each row in local memory */
+    UNIT_PAD = 8,      /* for matrix units: puts the words that a sub-group reads at a time into different banks */
+    LONG_SUM = 1024,   /* terms after which a long sum is added to C */
+    TERMS_LEAST = 64,  /* per slice: adding it up later costs about a fifth of it */
     TERMS_BEFORE = 64, /* what starting and ending a block costs, as terms of its sum */
-    SMALLEST = 8,      /* of the blocks below: any device takes it */
+    SMALLEST = 8,      /* index of the smallest block below, which fits any device */
     PARTIAL_BYTES_MOST = 32 << 20
 };
 
-/* From large to small. By local memory, an item's 8 x 8 results need 16 numbers of it for 64 multiplications, but about
- * 128 registers; 4 x 4 need 8 for 16, and half the registers. The narrow ones are for layers with few outputs and for
- * few rows, the last two of these for devices whose work-groups are small. Sub-groups of 8 and 16 are Intel's, whose
- * items have 128 and 64 registers, those of 32 and 64 AMD's with 256. Results are as many as leave room for what is on
- * its way, so that compilers of all vendors keep everything in registers. */
+/* From large to small. With local memory, an item of 8 x 8 results reads 16 numbers for 64 multiplications, but needs
+ * about 128 registers. An item of 4 x 4 results reads 8 numbers for 16, and needs half the registers. The narrow blocks
+ * are for layers with few outputs, and for few rows. The last two local blocks are for devices with small work-groups.
+ *
+ * Sub-groups of 8 and 16 items are Intel's, whose items have 128 and 64 registers. Sub-groups of 32 and 64 items are
+ * AMD's, whose items have 256 registers. The results leave room for numbers in transit, so that the compilers of all
+ * vendors keep everything in registers. */
 static const clq_local_block blocks[CLQ_LOCAL_BLOCKS] = {
     {128, 128, 8, 16, 16, CLQ_LOCAL_ITEMS, 0, 0},      {128, 64, 8, 16, 8, CLQ_LOCAL_ITEMS, 0, 0},
     {64, 64, 16, 8, 16, CLQ_LOCAL_ITEMS, 0, 0},        {64, 32, 16, 16, 8, CLQ_LOCAL_ITEMS, 0, 0},
@@ -39,9 +41,9 @@ static const clq_local_block blocks[CLQ_LOCAL_BLOCKS] = {
 };
 
 static const struct {
-    const char *name;    /* of candidates */
-    const char *file;    /* of kernels */
-    double memory_costs; /* a number that an item reads for its multiplications, in these */
+    const char *name;    /* in candidates */
+    const char *file;    /* of the kernels */
+    double memory_costs; /* the cost of a number that an item reads, in multiplications */
 } ways[] = {
     [CLQ_LOCAL_ITEMS] = {"local", "product_local", 2}, [CLQ_LOCAL_SUB_GROUPS] = {"sub-groups", "product_subgroup", 4},
     [CLQ_LOCAL_DOTS] = {"dots", "product_local", 2},   [CLQ_LOCAL_MMA] = {"mma", "product_local", 2},
@@ -56,7 +58,7 @@ static bool is_unit(clq_local_way way) { return way == CLQ_LOCAL_MMA || way == C
 
 static size_t pad_of(const clq_local_block *b) { return is_unit(b->way) ? (size_t)UNIT_PAD : (size_t)PAD; }
 
-/* Whether the device has what a block is for, and need not imitate it. */
+/* Whether the device has the unit or instruction that a block is made for, and need not imitate it. */
 static bool is_native(const clq_device *device, const clq_local_block *b) {
     clq_matrix_unit unit = clq_device_matrix_unit(device);
     switch (b->way) {
@@ -67,7 +69,7 @@ static bool is_native(const clq_device *device, const clq_local_block *b) {
     }
 }
 
-/* Whether its kernels call functions of sub-groups: to hand numbers round, or to imitate a matrix unit. */
+/* Whether a block's kernels call sub-group functions: to exchange numbers, or to imitate a matrix unit. */
 static bool calls_sub_groups(const clq_device *device, const clq_local_block *b) {
     return b->way == CLQ_LOCAL_SUB_GROUPS || (is_unit(b->way) && !is_native(device, b));
 }
@@ -86,7 +88,7 @@ clq_dtype clq_local_factors(const clq_local_terms *terms) {
     return a == CLQ_F32 ? b : b == CLQ_F32 || a == b ? a : CLQ_F32;
 }
 
-/* Whether a block may be used unless a test says so. */
+/* Whether a block is offered as a candidate. Tests can also name other blocks. */
 static bool is_offered(const clq_device *device, const clq_local_block *b, const clq_local_terms *t) {
     const clq_device_info *info = clq_device_get_info(device);
     if (!is_native(device, b) || !clq_local_block_fits(device, b)) return false;
@@ -101,7 +103,7 @@ static bool is_offered(const clq_device *device, const clq_local_block *b, const
 
 /* ---- choosing ---- */
 
-/* C (rows, columns), sums of so many terms, at a full batch. */
+/* C is (rows, columns). Each of its numbers is a sum of `terms` terms, at a full batch. */
 typedef struct extent {
     double rows, columns, terms;
 } extent;
@@ -118,7 +120,7 @@ static clq_local_terms terms_of(const clq_list *list, const clq_product *p) {
 }
 
 typedef struct slicing {
-    size_t block, slices, slice_terms; /* terms of a slice: whole steps */
+    size_t block, slices, slice_terms; /* slice_terms: terms per slice, whole steps of the block */
 } slicing;
 
 static slicing cut(const clq_device_info *info, size_t index, const extent *e) {
@@ -132,13 +134,14 @@ static slicing cut(const clq_device_info *info, size_t index, const extent *e) {
     return (slicing){index, (size_t)clq_local_ceil(e->terms, (double)share), share};
 }
 
-/* Numbers that the items of a block read for one term of their sums. In sub-groups A's are read once for all. */
+/* How many numbers the items of a block read for one term of their sums. In a sub-group, a number of A is read once for
+ * all items. */
 static double reads_of(const clq_local_block *b) {
     double a = (double)(b->rows * (b->way == CLQ_LOCAL_SUB_GROUPS ? 1 : b->group_columns));
     return a + (double)(b->columns * b->group_rows);
 }
 
-/* Work-groups' items multiply, and read for that. */
+/* The estimated time that the work-groups take to multiply, and to read the numbers for it. */
 static double time_of(const clq_device_info *info, const slicing *c, const extent *e) {
     const clq_local_block *b = &blocks[c->block];
     double groups =
@@ -147,7 +150,8 @@ static double time_of(const clq_device_info *info, const slicing *c, const exten
     return clq_local_time(info, groups, items_of(b), work * ((double)c->slice_terms + TERMS_BEFORE));
 }
 
-/* By block, of those of a way that are offered. Returns the least. */
+/* Sets the time of each block. A block that goes another way, or is not offered, gets INFINITY. Returns the least
+ * time. */
 static double times_of(const clq_device *device, clq_local_way way, const clq_local_terms *t, const extent *e,
                        double times[CLQ_LOCAL_BLOCKS]) {
     const clq_device_info *info = clq_device_get_info(device);
@@ -161,12 +165,12 @@ static double times_of(const clq_device *device, clq_local_way way, const clq_lo
     return least;
 }
 
-/* Whether units that may round factors are known to be several times as fast as what multiplies floats. */
+/* Whether units may round factors. Such units are known to be several times as fast as float multiplications. */
 static bool is_fast(const clq_local_terms *t) {
     return clq_local_factors(t) != CLQ_F32 || t->precision != CLQ_MATMUL_HIGHEST;
 }
 
-/* The best block of the best way, by what is known of them, that works. */
+/* The best block that works, of the best way, by the estimated times. */
 static size_t by_rule(clq_device *device, const clq_local_terms *t, const extent *e) {
     static const clq_local_way order[] = {CLQ_LOCAL_MMA, CLQ_LOCAL_DPAS, CLQ_LOCAL_DOTS, CLQ_LOCAL_ITEMS};
     for (size_t i = is_fast(t) ? 0 : CLQ_COUNT_OF(order) - 1; i < CLQ_COUNT_OF(order); i++) {
@@ -175,7 +179,7 @@ static size_t by_rule(clq_device *device, const clq_local_terms *t, const extent
         size_t best = clq_local_choose(device, times, CLQ_LOCAL_BLOCKS, clq_local_block_works, t);
         if (best < CLQ_LOCAL_BLOCKS) return best;
     }
-    return SMALLEST; /* is tried when it runs: there is no other */
+    return SMALLEST; /* runs untried: there is no other */
 }
 
 double clq_product_local_time(const clq_list *list, const clq_product *p) {
@@ -200,7 +204,7 @@ static void add_candidate(clq_choice *choice, uint32_t value, size_t index) {
     clq_choice_add(choice, value, (uint32_t)index, "%s", name);
 }
 
-/* The next by their times, `most` of them. */
+/* Adds the `most` fastest blocks, and sets their times to INFINITY. */
 static void add_fastest(clq_choice *choice, uint32_t value, double times[CLQ_LOCAL_BLOCKS], size_t most) {
     for (size_t n = 0; n < most; n++) {
         size_t best = 0;
@@ -247,7 +251,7 @@ size_t clq_local_block_that_works(const clq_list *list, size_t index, const clq_
 
 /* ---- launches ---- */
 
-/* Of which numbers the words in local memory are, and what multiplies them. */
+/* Options for the type of the numbers in local memory, and for what multiplies them. */
 static void add_unit(const clq_device *device, const clq_local_block *b, const clq_local_terms *t,
                      clq_kernel_options *options) {
     bool mma = b->way == CLQ_LOCAL_MMA, dots = b->way == CLQ_LOCAL_DOTS, required = false;
@@ -284,7 +288,7 @@ static clq_kernel_options options_of(const clq_list *list, const clq_product *p,
                                                         : "",
                     clq_device_get_info(device)->type == CLQ_DEVICE_CPU ? " -DROLLED" : "");
     add_unit(device, b, &terms, &options);
-    /* A result of 16 bits cannot take sums on their way: it rounds off more than they do. */
+    /* A 16-bit result cannot hold intermediate sums: it would round them too much. */
     if (c->slice_terms > LONG_SUM && !(clq_is_short(list, p->c) && c->slices == 1))
         clq_options_add(&options, " -DBLOCKED=%d", LONG_SUM);
     if (p->outer)
@@ -296,7 +300,7 @@ static clq_kernel_options options_of(const clq_list *list, const clq_product *p,
     return options;
 }
 
-/* Of rows c = act(the slices' sum + bias). */
+/* For a rows product: c = act(the sum of the slices + bias). */
 static void join(clq_list *list, const clq_product *p, const char *file, const char *options, clq_value partial,
                  size_t slices) {
     size_t wide = p->columns % 4 == 0 ? 4 : p->columns % 2 == 0 ? 2 : 1;

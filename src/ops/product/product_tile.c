@@ -1,37 +1,38 @@
-/* Products as register tiles (cl/product_tile.cl): the shape of the tiles, and what is packed or padded before. */
+/* Products as register tiles (cl/product_tile.cl): chooses the shape of the tiles, and what is packed or padded
+ * before. */
 #include "ops/product/product.h"
 
 #include <stdlib.h>
 
 enum {
-    BLOCK_TERMS = 512, /* of a long sum before it is put aside */
+    BLOCK_TERMS = 512, /* terms of a long sum before they are added to its total */
     LONG_SUM = 1024,
-    FEW_CHANNELS = 16, /* with fewer, zeros around a whole image cost less than asking at every tap */
-    MATRIX_ROWS = 8,   /* of a tile: divides usual batches */
+    FEW_CHANNELS = 16, /* with fewer channels, padding a whole image costs less than a check at every tap */
+    MATRIX_ROWS = 8,   /* per tile: divides usual batch sizes */
     TILE_ROWS_MOST = 14,
-    VECTORS_MOST = 4,         /* across, with any use */
-    ROW_VECTORS = 8,          /* across, of a single row: it reads each number of B once, so long runs of it */
-    TILES_PER_UNIT = 8,       /* of a matrix, before tiles are made smaller: those cost more per float */
-    TERMS_LEAST = 64,         /* of a slice, for more work-groups */
-    CACHED_TERMS_LEAST = 512, /* of a slice, for the cache's sake */
+    VECTORS_MOST = 4,         /* across; more have no use */
+    ROW_VECTORS = 8,          /* across, for a single row: it reads each number of B once, so it takes long runs */
+    TILES_PER_UNIT = 8,       /* in a matrix: with fewer, tiles are made smaller, although these cost more per float */
+    TERMS_LEAST = 64,         /* per slice, if slices are for more work-groups */
+    CACHED_TERMS_LEAST = 512, /* per slice, if slices are for the cache */
     CACHED_BYTES = 512 << 10, /* what one slice may read: about half of a core's second-level cache */
     OWN_FLOATS = 48 << 10     /* of a row of an image of 16 bits, in a work-item's own memory */
 };
 
 typedef struct tile {
-    size_t rows, vectors, width; /* width: vectors as floats */
+    size_t rows, vectors, width; /* width: the vectors' floats */
     size_t panels;               /* of `width` columns */
 } tile;
 
 static size_t registers(size_t vector) { return vector >= 16 ? 32 : 16; }
 
-/* Most rows of a tile whose accumulators, row of B and one number of A stay in registers. */
+/* The most rows of a tile whose accumulators, a row of B and one number of A stay in registers. */
 static size_t rows_most(size_t vector, size_t vectors) {
     return CLQ_MIN((registers(vector) - 1) / vectors - 1, (size_t)TILE_ROWS_MOST);
 }
 
-/* Two vectors across are enough for as many multiplications per load as a core can do; three where that wastes less,
- * four where rows are few. */
+/* Two vectors across are enough for as many multiplications per load as a core can do. Three are taken if they waste
+ * less, four if rows are few. */
 static size_t vectors_across(size_t all, size_t rows_there) {
     if (all <= 3) return all;
     if (rows_there <= 4 && all % 4 == 0) return 4;
@@ -47,7 +48,7 @@ static void set_vectors(tile *t, size_t vector, size_t vectors, size_t columns) 
     t->panels = clq_ceil_div(columns, t->width);
 }
 
-/* pixels: that a row of tiles covers. others: rows of pixels. */
+/* pixels: how many pixels a row of tiles covers. others: how many rows of pixels there are. */
 static tile choose_tile(const clq_list *list, size_t columns, size_t pixels, double others, bool matrix) {
     clq_device *device = clq_list_device(list);
     size_t vector = clq_list_vector(list), all = clq_ceil_div(columns, vector),
@@ -70,7 +71,7 @@ static tile choose_tile(const clq_list *list, size_t columns, size_t pixels, dou
     return t;
 }
 
-/* By the rule, or another shape that has room in registers. */
+/* Selects the rule's tile, or another shape that has room in registers. */
 static tile select_tile(clq_list *list, const clq_product *p, size_t pixels, double others, bool matrix,
                         clq_choice *choice) {
     static const uint8_t shapes[][2] = {{8, 2}, {12, 2}, {14, 2}, {6, 2}, {4, 4}, {8, 1}};
@@ -108,7 +109,7 @@ clq_value clq_product_pack(clq_list *list, const char *name, clq_value b, size_t
     return packed;
 }
 
-/* Whether the taps of a row of an image are one run of floats, all inside. */
+/* Whether the taps of an image row are one run of floats, and all inside. */
 static bool taps_are_runs(const clq_axis *w) {
     return (w->tap == 1 || w->taps == 1) && w->divide == 1 && !clq_axis_padded(w);
 }
@@ -145,7 +146,7 @@ clq_value clq_product_floats(clq_list *list, clq_value from, size_t rows, size_t
     return floats;
 }
 
-/* What product_tile.cl takes of a row of an image of 16 bits. */
+/* How many floats product_tile.cl converts of a row of a 16-bit image. */
 static size_t own_floats(const clq_patches *q, const tile *t) {
     const clq_axis *w = &q->w;
     size_t apart = w->taps == 1 ? 1 : (size_t)w->step, reach = (w->taps - 1) * (size_t)abs(w->tap);
@@ -160,7 +161,8 @@ static void add_rows(clq_list *list, const clq_product *p, clq_choice *choice) {
            pixels = matrix ? q->rows * clq_list_capacity(list) : CLQ_MAX(q->w.out / divide, (size_t)1);
     tile t = select_tile(list, p, pixels, matrix ? 1 : capacity * (double)q->h.out, matrix, choice);
     clq_value a = p->a, b = p->b;
-    /* What is too much to become floats in a work-item's own memory, and weights that meet many pixels. */
+    /* A launch before converts to floats: an image row that is too long for a work-item's private memory, and weights,
+     * since many pixels read them. */
     if (!matrix && clq_is_short(list, a) && own_floats(q, &t) > CLQ_OWN_FLOATS)
         a = clq_product_floats(list, a, q->h.in, q->w.in * q->channels, true);
     if (!matrix && clq_is_short(list, b) && !p->transposed)
@@ -186,7 +188,8 @@ static void add_rows(clq_list *list, const clq_product *p, clq_choice *choice) {
 
 /* ---- outer ---- */
 
-/* A matrix with fewer columns than a vector has floats can lay vectors along its rows. Their number; 0: it cannot. */
+/* If a matrix has fewer columns than a vector has floats, the lanes of a vector can take one row of C each. Returns the
+ * number of vectors, or 0 if this is not possible. */
 static size_t narrow_vectors(const clq_list *list, const clq_product *p) {
     const clq_patches *q = &p->patches;
     size_t vector = clq_list_vector(list), vectors = p->columns <= rows_most(vector, 2) ? 2 : 1;
@@ -195,7 +198,7 @@ static size_t narrow_vectors(const clq_list *list, const clq_product *p) {
     return p->columns < vector && p->columns <= rows_most(vector, vectors) ? vectors : 0;
 }
 
-/* The tiles of an outer product: `stacked` rows of taps by `length` floats of one. */
+/* The tiles of an outer product. A tile covers one or more rows of taps, and `length` floats of each row. */
 typedef struct outer_cut {
     tile t;
     bool runs;
@@ -225,7 +228,7 @@ static void add_cut(clq_choice *choice, size_t vectors, size_t slices) {
     clq_choice_add(choice, (uint32_t)vectors, (uint32_t)slices, "%zu vectors, %zu slices", vectors, slices);
 }
 
-/* By the rule; or with more or fewer slices or vectors. False: by the narrow form. */
+/* Selects the rule's cut, or another number of slices or vectors. Returns false if the narrow form is selected. */
 static bool select_cut(clq_list *list, const clq_product *p, clq_choice *choice, outer_cut *out) {
     size_t vector = clq_list_vector(list), all = clq_ceil_div(p->columns, vector), most = registers(vector) / 4;
     *out = cut_outer(list, p, CLQ_MIN(vectors_across(all, SIZE_MAX), most));
@@ -256,7 +259,7 @@ static clq_kernel_options cut_options(const clq_list *list, const clq_product *p
 
 static void add_outer_launch(clq_list *list, const clq_product *p, clq_kernel_options *options, const outer_cut *c,
                              bool narrow) {
-    const bool adds = p->adds && !narrow && c->slices == 1; /* the kernel itself, which so goes through C once */
+    const bool adds = p->adds && !narrow && c->slices == 1; /* the kernel itself adds, and so goes through C once */
     clq_value partial = adds ? p->c : clq_product_partial(list, p, c->slices);
     if (adds) clq_options_add(options, " -DADDS");
     clq_product_add_storage(options, list, p->a, p->b, partial);
@@ -275,7 +278,8 @@ static void add_outer_launch(clq_list *list, const clq_product *p, clq_kernel_op
     clq_product_reduce(list, p, partial, c->slices);
 }
 
-/* One vector or two along the rows of C, whose few columns are known when it is compiled. */
+/* The narrow form: the lanes of one or two vectors take a row of C each. The few columns are compiled into the
+ * kernel. */
 static void add_narrow(clq_list *list, const clq_product *p) {
     size_t vectors = narrow_vectors(list, p), width = vectors * clq_list_vector(list);
     clq_kernel_options options = {.length = 0};

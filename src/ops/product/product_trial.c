@@ -4,8 +4,9 @@
 
 #include <stdio.h>
 
-/* Edges in every block. Loads of vectors and of single numbers; A and B as they lie and transposed; steps that end with
- * the sum and such that reach beyond; a sum that is cut into slices or put aside. */
+/* These problems have edges in every block. They cover loads of vectors and of single numbers; A and B as they lie and
+ * transposed; steps that end with the sum and steps that reach beyond it; and sums that are cut into slices or added to
+ * C in parts. */
 static const clq_gemm_problem problems[] = {
     {.m = 133, .n = 68, .k = 44},
     {.m = 132, .n = 68, .k = 44, .transpose_a = true},
@@ -20,8 +21,8 @@ typedef struct gemm {
     const clq_local_terms *terms;
 } gemm;
 
-/* Which operand has all the bits of a float: one alone, so that sums stay exact; none where shorter numbers do, or sums
- * are long. */
+/* Whether an array's numbers use all the bits of a float. Only one array may, so that sums stay exact. Neither does if
+ * shorter numbers are allowed, or if the sums are long. */
 static bool is_full(const gemm *g, size_t array) {
     if (g->terms->precision != CLQ_MATMUL_HIGHEST || g->p.k == problems[LONG].k) return false;
     for (size_t i = 0; i < 3; i++)
@@ -29,7 +30,7 @@ static bool is_full(const gemm *g, size_t array) {
     return array == (g->p.transpose_a ? 1 : 0);
 }
 
-/* Small whole numbers, but for that. */
+/* Small whole numbers, with a fraction if the array is full. */
 static float number(const void *context, size_t array, size_t i) {
     float whole = (float)((int)(i * 7 % 13) - 6), fraction = (float)((int)(i % 5) - 2) / 8192;
     return is_full(context, array) ? whole + fraction : whole;
@@ -83,6 +84,6 @@ bool clq_local_block_works(clq_device *device, size_t index, const void *context
     clq_local_block_name(index, block);
     clq_product_name_storage(storage, stored);
     (void)snprintf(name, sizeof name, "%s%s%s", block, of_floats[terms->precision], stored);
-    /* A long sum is no half. */
+    /* A 16-bit result cannot hold a long sum exactly. */
     return clq_local_works(device, name, "products", trials, storage[2] == CLQ_F32 ? TRIALS : (size_t)LONG);
 }

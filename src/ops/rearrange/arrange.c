@@ -18,7 +18,8 @@ size_t clq_arrangement_elements(const clq_arrangement *a) {
     return elements;
 }
 
-/* Place p of y took (first + p * step) / spread of x: place q of x went to (q * spread - first) / step. */
+/* Place p of y took place (first + p * step) / spread of x. So place q of x went to place (q * spread - first) / step
+ * of y. */
 static clq_arranged_axis back(const clq_arranged_axis *axis, size_t pitch) {
     const bool turned = axis->step < 0;
     return (clq_arranged_axis){.out = axis->in,
@@ -33,8 +34,8 @@ clq_arrangement clq_arrangement_back(const clq_arrangement *a) {
     clq_arrangement result = {.rank = a->rank};
     size_t pitches[CLQ_ARRANGED_AXES], pitch = 1;
     for (unsigned d = a->rank; d-- > 0; pitch *= a->axes[d].out) pitches[d] = pitch;
-    /* x's axes in their order: those of larger pitches first; of equal ones, of which all but one have one place, any.
-     */
+    /* Finds x's axes in x's order: larger pitches come first. Of axes with equal pitches, all but one have one place,
+     * so their order does not matter. */
     bool taken[CLQ_ARRANGED_AXES] = {false};
     for (unsigned k = 0; k < a->rank; k++) {
         unsigned next = a->rank;
@@ -48,18 +49,18 @@ clq_arrangement clq_arrangement_back(const clq_arrangement *a) {
     return result;
 }
 
-/* Whether y has the axis as x has it. */
+/* Whether the axis is the same in y as in x. */
 static bool is_whole(const clq_arranged_axis *axis) {
     return axis->out == axis->in && axis->first == 0 && axis->step == 1 && axis->spread == 1;
 }
 
-/* Axes that lie one in the other in x and y become one, where the inner one is whole, and runs are longer. */
+/* Joins neighbouring axes that are nested in both x and y, if the inner axis is whole. So runs become longer. */
 static clq_arrangement join_axes(const clq_arrangement *a) {
     clq_arrangement joined = {.rank = 0};
     for (unsigned d = 0; d < a->rank; d++) {
         clq_arranged_axis *before = joined.rank ? &joined.axes[joined.rank - 1] : NULL;
         const clq_arranged_axis *axis = &a->axes[d];
-        if (axis->out == 1 && axis->in == 1 && axis->first == 0) continue; /* another place is a zero */
+        if (axis->out == 1 && axis->in == 1 && axis->first == 0) continue; /* any other `first` gives a zero */
         if (before && is_whole(axis) && before->step == 1 && before->spread == 1 &&
             before->pitch == axis->in * axis->pitch) {
             before->out *= axis->out;

@@ -1,7 +1,7 @@
 /* Values repeated along an axis, and summed over it. */
 #include "ops/elementwise/cut.h"
 
-/* x is the one with fewer numbers. */
+/* x is the value with fewer numbers. */
 static void add(clq_list *list, const clq_repeat_problem *p, const char *kernel, clq_value x, clq_value y,
                 bool reduces) {
     const double small = (double)p->outer * (double)p->inner, large = small * (double)p->repeats;

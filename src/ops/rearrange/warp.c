@@ -1,4 +1,4 @@
-/* Images with their places moved by a rule that each sample draws. */
+/* Images whose pixels are moved by a rule that each sample draws. */
 #include "ops/elementwise/cut.h"
 
 void clq_warp(clq_list *list, const clq_warp_problem *p, clq_value x, clq_value draws, clq_value y) {

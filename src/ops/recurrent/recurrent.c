@@ -1,4 +1,4 @@
-/* Recurrent cells over sequences: one launch for all steps, since each waits for the one before. */
+/* Recurrent cells over sequences: one launch for all steps, since each step needs the step before. */
 #include "ops/elementwise/cut.h"
 
 #include <assert.h>
@@ -28,12 +28,12 @@ double clq_recurrent_flops(const clq_recurrent_problem *p) {
     return 2.0 * (double)(p->steps * p->units) * (double)(clq_cell_gates(p->cell) * p->units);
 }
 
-/* As cl/recurrent.cl numbers them. */
+/* The cell's number in cl/recurrent.cl. */
 static unsigned number_of(const clq_recurrent_problem *p) {
     return p->cell == CLQ_CELL_SIMPLE ? 0 : p->cell == CLQ_CELL_LSTM ? 1 : p->resets_first ? 3 : 2;
 }
 
-/* An item takes rows of the batch; or a work-group, whose items share the units. */
+/* With tiles, an item takes rows of the batch. Otherwise a work-group does, and its items share the units. */
 static clq_cut cut_rows(const clq_list *list, const clq_recurrent_problem *p) {
     const double flops_per_byte = 4, capacity = clq_list_capacity(list);
     size_t group = 32;
@@ -76,7 +76,8 @@ void clq_recurrent_forward(clq_list *list, const clq_recurrent_problem *p, const
                         sizeof(float));
 }
 
-/* u with its rows, units of the state, last: items that take whole rows of the batch then read it as forward does. */
+/* Transposes u, so that its rows, the units of the state, come last. Items that take whole rows of the batch can then
+ * read it in the same way as in forward. */
 static clq_value turn_weights(clq_list *list, const clq_recurrent_problem *p, clq_value u) {
     const size_t width = clq_cell_gates(p->cell) * p->units;
     const clq_value turned = clq_list_scratch(list, "turned", CLQ_F32, width * p->units, 0);

@@ -1,4 +1,4 @@
-/* Gradients of several batches as one. */
+/* Sums of gradients over several batches. */
 #include "ops/elementwise/cut.h"
 
 void clq_accumulate(clq_list *list, size_t floats, clq_value x, clq_value sum) {

@@ -1,4 +1,4 @@
-/* Shares of means over replicas. */
+/* Multiplies values by a replica's share of a mean, or by a loss scale. */
 #include "ops/elementwise/cut.h"
 
 #include <assert.h>

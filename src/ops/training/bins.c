@@ -1,10 +1,12 @@
-/* Metrics whose totals are counts.
+/* Metrics that count in bins.
  *
- * Areas under curves are of counts of values between thresholds, as Keras's AUC with its summation "interpolation".
+ * Areas under curves are computed from counts of values between thresholds, as Keras's AUC does with its summation
+ * "interpolation".
  *
- * Of n thresholds the outer ones are 0 and 1 and the others lie evenly between them. Bin b counts the probabilities
- * above threshold b and up to threshold b + 1 (the first those of 0, too): first the n - 1 bins of the values whose
- * target is 1, then those of the others. What lies above a threshold is the sum over its bin and those behind it. */
+ * The first of n thresholds is 0, the last is 1, and the others are evenly spaced. Bin b counts the probabilities above
+ * threshold b, up to threshold b + 1. Bin 0 also counts probabilities of 0. First come n - 1 bins for values whose
+ * target is 1, then n - 1 bins for the other values. The count above a threshold is the sum of its bin and all later
+ * bins. */
 #include "ops/training/bins.h"
 
 #include <math.h>
@@ -20,7 +22,7 @@ static double sum_of(const double *values, size_t count) {
     return sum;
 }
 
-/* Trapezoids under the rate of true positives over that of false ones. */
+/* The area under the ROC curve, by trapezoids: the rate of true positives over the rate of false positives. */
 double clq_roc_area(const double *bins, size_t count) {
     const size_t each = count / 2;
     const double positives = sum_of(bins, each), negatives = sum_of(bins + each, each);
@@ -33,13 +35,13 @@ double clq_roc_area(const double *bins, size_t count) {
     return area / (positives * negatives);
 }
 
-/* Davis and Goadrich, "The relationship between precision-recall and ROC curves", 2006: between two thresholds true
- * positives are linear in all positives, p, with a slope and an intercept: the area is that under
+/* Davis and Goadrich, "The relationship between precision-recall and ROC curves", 2006: between two thresholds, the
+ * true positives are a linear function of all positives, p, with a slope and an intercept. So the area is that under
  * slope + intercept / p. */
 double clq_precision_recall_area(const double *bins, size_t count) {
     const size_t each = count / 2;
     const double positives = sum_of(bins, each);
-    double area = 0, right = 0, told = 0; /* true positives, and all that are told positive, above the threshold */
+    double area = 0, right = 0, told = 0; /* true positives, and all predicted positives, above the threshold */
     if (positives == 0) return 0;
     for (size_t b = each; b-- > 0;) {
         const double in_bin = bins[b] + bins[each + b];

@@ -1,4 +1,4 @@
-/* Checks of what is in memory. */
+/* Checks of values in memory. */
 #include "ops/elementwise/cut.h"
 
 void clq_block_hashes(clq_list *list, size_t blocks, clq_value x, clq_value hashes) {

@@ -3,7 +3,7 @@
 
 #include <assert.h>
 
-/* DIGIT_BINS: how many values the highest digit of a key (cl/compress.cl) can have. */
+/* DIGIT_BINS: how many values the highest digit of a key can have (cl/compress.cl). */
 enum { VECTOR_MOST = 16, DIGIT_BINS = 2048 };
 
 static clq_cut cut_arena(const clq_list *list, size_t floats, unsigned arrays) {
@@ -11,7 +11,7 @@ static clq_cut cut_arena(const clq_list *list, size_t floats, unsigned arrays) {
     return clq_cut_make(list, (double)floats * sizeof(float) * arrays, (double)floats / 4, 256);
 }
 
-/* All kernels have the same options, so that they are one program. */
+/* All kernels get the same options, so that they are in one program. */
 static clq_kernel_options options_of(const clq_cut *cut) { return clq_cut_options(cut, " -DBINS=%d", DIGIT_BINS); }
 
 /* ---- halves ---- */

@@ -1,4 +1,4 @@
-/* Constraints on weights: what an update has made is brought back to where it may be. */
+/* Constraints on weights: after an update, they bring the weights back into the allowed range. */
 #include "ops/elementwise/cut.h"
 
 #include <math.h>
@@ -28,7 +28,8 @@ void clq_constrain_weights(clq_list *list, const clq_constraint_problem *p, size
     clq_launch_cost(list, 3 * floats, 0, bytes, 0);
 }
 
-/* The numbers that share a norm: from w on, `sizes[1]` runs of `sizes[3]`, which are `steps` apart. */
+/* Constrains the numbers that share a norm: w[a * steps[0] + b * steps[1]], for all a below sizes[1] and b below
+ * sizes[3]. */
 static void hold(const clq_constraint_problem *p, float *w, const size_t steps[2]) {
     double sum = 0;
     for (size_t a = 0; a < p->sizes[1]; a++)

@@ -1,7 +1,7 @@
-/* A loss, its gradient and metrics in one launch, or with its sums in two. */
+/* A loss, its gradient and metrics in one launch, or in two if the sums have several shares. */
 #include "ops/elementwise/cut.h"
 
-/* Adds the shares up into the metrics. */
+/* Adds up the shares, one per work-group, into the metrics. */
 static void sum_shares(clq_list *list, const clq_cut *cut, const char *options, const clq_loss_problem *p,
                        clq_value shares, clq_value metrics) {
     double floats = (double)cut->groups * clq_loss_sums(p);
@@ -24,7 +24,7 @@ static void clear_bins(clq_list *list, const clq_cut *cut, const char *options, 
     clq_launch_cost(list, 0, 0, (double)count * sizeof(int32_t), 0);
 }
 
-/* The counts become floats of the metrics' row. */
+/* Stores the counts as floats in the row of metrics. */
 static void store_bins(clq_list *list, const clq_cut *cut, const char *options, const clq_loss_problem *p,
                        clq_value bins, clq_value metrics) {
     const size_t count = clq_loss_bins(p);
@@ -38,7 +38,8 @@ static void store_bins(clq_list *list, const clq_cut *cut, const char *options, 
     clq_launch_cost(list, 0, 0, 2 * (double)count * sizeof(float), 0);
 }
 
-/* The activation that was left out, where a metric looks at more than the order of values, which it keeps. */
+/* The skipped activation, if a metric needs more than the order of the values, which the activation keeps. Otherwise
+ * LINEAR. */
 static clq_activation skipped_activation(const clq_loss_problem *p) {
     for (unsigned i = 0; i < p->metric_count; i++)
         if (!clq_metric_row_of(p->metrics[i])->ranks) return p->skipped;
@@ -51,7 +52,8 @@ static bool wants_top(const clq_loss_problem *p, clq_activation skipped) {
     return wants;
 }
 
-/* What metrics need to know of a loss from logits: that it is, and the activation that makes probabilities of them. */
+/* If the loss takes logits, tells the metrics that need it, and which activation turns the logits into
+ * probabilities. */
 static void add_logits(clq_kernel_options *options, const clq_loss_problem *p) {
     bool classes = false, probabilities = false;
     for (unsigned i = 0; i < p->metric_count && p->from_logits; i++) {
@@ -102,11 +104,11 @@ void clq_loss_and_metrics(clq_list *list, const clq_loss_problem *p, const clq_l
     size_t rows = CLQ_MAX(p->rows, (size_t)1);
     double values = (double)p->classes * (double)rows, capacity = clq_list_capacity(list);
     double bytes = values * sizeof(float) * (1 + (clq_loss_has_index(p) ? 0 : 1) + (v->dx ? 1 : 0));
-    /* a group's items share a row: one row to a group, and no more items than it has use for */
+    /* A group's items share a row. So there are no more groups than rows, and no more items than a row has use for. */
     size_t group = p->classes > 64 ? 256 : 64;
     clq_cut cut = clq_cut_make(list, capacity * bytes, capacity * (double)rows * (double)group, group);
     const clq_kernel_options options = options_of(&cut, p, v);
-    bool whole = cut.groups == 1; /* its share is the sum */
+    bool whole = cut.groups == 1; /* the only share is the sum */
     const unsigned totals = clq_loss_sums(p), bin_count = clq_loss_bins(p);
     clq_value shares = v->metrics, bins = CLQ_NO_VALUE;
     if (bin_count > 0) {

@@ -1,6 +1,6 @@
-/* The losses and the metrics: a row of a table for each. The rules themselves are functions of cl/loss_rules.cl and
- * cl/loss.cl; formulas and defaults are Keras's. To add one: a value of clq_loss_kind or clq_metric_kind, a row, a rule
- * there, a reference in tests/ref. */
+/* The losses and the metrics: one row of a table each. The rules are functions of cl/loss_rules.cl and cl/loss.cl.
+ * Formulas and defaults are Keras's. To add a loss or a metric: a value of clq_loss_kind or clq_metric_kind, a row, a
+ * rule in one of the .cl files, and a reference in tests/ref. */
 #include "ops/training/bins.h"
 
 #include <math.h>

@@ -1,7 +1,8 @@
-/* Norms of variables in a flat arena, and factors that clip gradients by norm: the host never sees them. */
+/* Norms of variables in a flat arena, and factors that clip gradients by norm. All stay on the device: the host does
+ * not read them. */
 #include "ops/elementwise/cut.h"
 
-/* Of a kernel that gives each run of blocks to an item, or to a work-group. */
+/* The cut of a kernel that gives each run of blocks to an item, or to a work-group. */
 static clq_cut cut_of_runs(const clq_list *list, const clq_blocks *blocks) {
     const double bytes = (double)blocks->count * sizeof(float);
     return clq_cut_make(list, bytes, (double)blocks->entries * 64, 64);
@@ -44,7 +45,7 @@ void clq_squares_from_blocks(clq_list *list, const clq_blocks *blocks, unsigned 
     end_launch(list, &runs, sums, sums * sizeof(float));
 }
 
-/* A kernel that clips, with what takes a scale off. */
+/* The options of a kernel that clips. off: the factor that takes a loss scale off, or none. */
 static clq_kernel_options clip_options(const clq_cut *cut, clq_value off) {
     return clq_cut_options(cut, "%s", off ? " -DSCALED" : "");
 }

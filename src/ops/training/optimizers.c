@@ -1,6 +1,6 @@
-/* The optimizers: a row of the table for each. The rules themselves are in cl/update_rules.cl, for kernels and for
- * the host; formulas and defaults are Keras's. To add one: a value of clq_optimizer_kind, a row, a rule there, a
- * reference in tests/ref. */
+/* The optimizers: one row of the table each. The rules are in cl/update_rules.cl, for kernels and for the host.
+ * Formulas and defaults are Keras's. To add an optimizer: a value of clq_optimizer_kind, a row, a rule in
+ * cl/update_rules.cl, and a reference in tests/ref. */
 #include "ops/ops.h"
 
 #include <math.h>
@@ -22,8 +22,8 @@
     { "epsilon", 1e-7, 0, 1e6, CLQ_NUMBER }
 #define FLAG(name)                                                                                                     \
     { name, 0, 0, 1, CLQ_FLAG }
-/* Behind all others in every row. Of the weights, and not of the loss: Loshchilov and Hutter, "Decoupled weight decay
- * regularization", ICLR 2019. */
+/* The last option of every row. It shrinks the weights, and adds nothing to the loss: Loshchilov and Hutter, "Decoupled
+ * weight decay regularization", ICLR 2019. */
 #define WEIGHT_DECAY(value)                                                                                            \
     { "weight_decay", value, 0, 1e6, CLQ_NUMBER }
 
@@ -37,7 +37,7 @@ static const clq_update_rule *sgd_rule(const double *values) {
     return values[SGD_NESTEROV] != 0 ? &nesterov : &momentum;
 }
 
-/* ---- adam and what was made of it ---- */
+/* ---- adam and its variants ---- */
 
 enum { ADAM_BETA1 = 1, ADAM_BETA2, ADAM_EPSILON, ADAM_AMSGRAD };
 
@@ -46,7 +46,7 @@ static const clq_update_rule *adam_rule(const double *values) {
     return values[ADAM_AMSGRAD] != 0 ? &amsgrad : &plain;
 }
 
-/* Rounded once, after the subtraction. */
+/* Each constant is rounded once, after the subtraction. */
 static void adam_constants(const double *values, float constants[CLQ_UPDATE_CONSTANTS]) {
     constants[0] = (float)(1 - values[ADAM_BETA1]);
     constants[1] = (float)(1 - values[ADAM_BETA2]);
@@ -68,11 +68,12 @@ static void adamax_rates(const double *values, double lr, uint64_t step, double 
     rates[0] = lr / (1 - pow(values[ADAM_BETA1], (double)step));
 }
 
-/* Dozat's schedule of the momentum: beta1 (1 - 0.96^(t / 250) / 2). Keras has 0.96^t. */
+/* Dozat's schedule of the momentum is beta1 (1 - 0.96^(t / 250) / 2). Keras has 0.96^t instead, and so has this
+ * function. */
 static double nadam_momentum(double beta1, double t) { return beta1 * (1 - 0.5 * pow(0.96, t)); }
 
-/* The product of the momenta of all steps up to this one, of which those behind the first thousand differ from beta1 by
- * less than a double's rounding. */
+/* The product of the momenta of all steps up to this step. After the first thousand steps, the momentum differs from
+ * beta1 by less than a double's rounding. */
 static double nadam_product(double beta1, uint64_t step) {
     static const uint64_t varied = 1000;
     const uint64_t first = step < varied ? step : varied;
@@ -179,8 +180,8 @@ static const clq_optimizer_row rows[] = {
                             .options = {LEARNING_RATE(0.001), BETA1(0.9), BETA2(0.99), WEIGHT_DECAY(0)},
                             .rule = {"lion", 1, 9},
                             .constants = lion_constants},
-    /* You et al., "Large Batch Optimization for Deep Learning: Training BERT in 76 minutes", ICLR 2020; as Keras,
-     * which lets weights decay first, as for every optimizer */
+    /* You et al., "Large Batch Optimization for Deep Learning: Training BERT in 76 minutes", ICLR 2020. The weights
+     * decay first, as in Keras, which does so for every optimizer */
     [CLQ_OPTIMIZER_LAMB] = {.name = "lamb",
                             .options = {LEARNING_RATE(0.001), BETA1(0.9), BETA2(0.999), EPSILON, WEIGHT_DECAY(0)},
                             .rule = {"lamb", 2, 24},
@@ -223,7 +224,7 @@ clq_update_rates clq_optimizer_rates(const clq_optimizer *optimizer, double lr, 
                               .decay = (float)(lr * clq_optimizer_weight_decay(optimizer))};
 }
 
-/* ---- rates as parameters of a step: four of each optimizer, one behind the other ---- */
+/* ---- rates as parameters of a step: four per optimizer, one optimizer after the other ---- */
 
 #define AT(member) offsetof(clq_step_params, member)
 _Static_assert(sizeof(clq_step_rates) == sizeof(clq_step_params) - AT(rate) &&

@@ -25,7 +25,7 @@ static void add_numbers(clq_list *list, const clq_update_problem *p) {
     for (unsigned i = 0; i < CLQ_UPDATE_CONSTANTS; i++) clq_launch_float(list, constants[i]);
 }
 
-/* What every pass knows of the rule, and of what is done with the weights around it. */
+/* The options of every pass: the rule, and the decay of the weights. */
 static clq_kernel_options rule_options(const clq_cut *cut, const clq_update_problem *p, const clq_update_arenas *a) {
     const clq_update_rule *rule = clq_optimizer_rule(&p->optimizer);
     const int decay = clq_optimizer_weight_decay(&p->optimizer) == 0 ? 0 : a->decays ? 2 : 1;
@@ -35,7 +35,7 @@ static clq_kernel_options rule_options(const clq_cut *cut, const clq_update_prob
     return options;
 }
 
-/* What is done with gradients before the rule gets them. */
+/* Options for what happens to gradients before the rule gets them. */
 static void add_gradient_options(clq_kernel_options *options, const clq_update_problem *p, const clq_update_arenas *a) {
     if (p->limit > 0) clq_options_add(options, " -DLIMITED");
     if (a->factors) clq_options_add(options, " -DFACTORS=%d%s", p->factor_of_all ? 1 : 2, p->skips ? " -DSKIPS" : "");
@@ -86,8 +86,8 @@ void clq_update_directions(clq_list *list, const clq_update_problem *p, const cl
 void clq_update(clq_list *list, const clq_update_problem *p, const clq_update_arenas *a) {
     const clq_update_rule *rule = clq_optimizer_rule(&p->optimizer);
     unsigned ranks = CLQ_MAX(a->ranks, 1u);
-    /* States, average and weights are read and written, and of several ranks all gradients. A rule with a trust ratio's
-     * second pass only reads states, and a gradient only where it lies in the place of weights. */
+    /* States, average and weights are read and written. With several ranks, so are all gradients. The second pass of a
+     * rule with a trust ratio only reads states, and reads a gradient only to store it in the weights' place. */
     const bool second = clq_optimizer_has_trust_ratio(&p->optimizer);
     unsigned arrays = (second ? 1 : 2) * rule->states + (a->average ? 2 : 0) + 2 + (ranks > 1 ? 2 * ranks : 1);
     clq_cut cut = flat_cut(list, a->floats, arrays);

@@ -1,4 +1,4 @@
-/* Optimizer updates on the host's own memory: which rule, for which processor. */
+/* Optimizer updates on the host's own memory: finds the rule for the processor. */
 #include "ops/training/update_host.h"
 
 #include <assert.h>
@@ -11,11 +11,11 @@ static const clq_host_rule_row *rules(void) {
     return clq_host_rules_plain;
 }
 
-/* name NULL: the sum alone. */
+/* name NULL: the row that computes only the sum. */
 static const clq_host_rule_row *find(const char *name) {
     const clq_host_rule_row *row = rules();
     while (row->name && !(name && strcmp(row->name, name) == 0)) row++;
-    assert(!row->name == !name); /* each rule that a row of optimizers.c names is in cl/update_rules.cl */
+    assert(!row->name == !name); /* cl/update_rules.cl has each rule that a row of optimizers.c names */
     return row;
 }
 

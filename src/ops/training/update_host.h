@@ -4,17 +4,17 @@
 
 #include "ops/ops.h"
 
-/* What a rule is given beside the arrays. */
+/* The numbers that a rule takes besides the arrays. */
 typedef struct clq_host_numbers {
     clq_update_rates rates;
     float average, constants[CLQ_UPDATE_CONSTANTS];
 } clq_host_numbers;
-/* What a rule does with a run of an update's floats. numbers NULL: the sum alone. */
+/* Runs a rule over the floats of an update. numbers NULL: computes only the sum. */
 typedef void clq_host_rule(const clq_host_update *update, const clq_host_numbers *numbers);
-/* As clq_directions_on_host. */
+/* The rule's part of clq_directions_on_host. */
 typedef void clq_host_directions(const clq_host_update *update, const clq_host_numbers *numbers, double squares[2]);
 
-/* A row for each rule of cl/update_rules.cl, and behind them one without a name: the sum alone. */
+/* A row for each rule of cl/update_rules.cl. The last row has no name, and computes only the sum. */
 typedef struct clq_host_rule_row {
     const char *name;
     clq_host_rule *run;

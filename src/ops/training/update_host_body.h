@@ -1,6 +1,6 @@
-/* The rules for one width of vectors: VECTOR bytes, TARGET: the attribute that lets the compiler use them. TABLE
- * becomes the table of the functions. Here stands what cl/update_rules.cl expects of the language that it is compiled
- * in. */
+/* The rules, compiled for one width of vectors. The including file defines VECTOR, the bytes of a vector; TARGET, the
+ * attribute that lets the compiler use such vectors; and TABLE, the name of the table of functions. This file defines
+ * what cl/update_rules.cl expects of the language in which it is compiled. */
 #include "ops/training/update_host.h"
 
 #include <string.h>
@@ -34,11 +34,11 @@ ALWAYS_INLINE floatv pick(intv condition, floatv a, floatv b) {
 #define ALL(number) ((floatv){0} + (number))
 
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wunused-parameter" /* all rules take the same */
+#pragma GCC diagnostic ignored "-Wunused-parameter" /* all rules have the same parameters */
 #include "update_rules.cl"
 #pragma GCC diagnostic pop
 
-/* `bytes` of a vector; the other lanes are 0. */
+/* Loads `bytes` bytes of a vector. The other lanes are 0. */
 ALWAYS_INLINE floatv load(const float *from, size_t bytes) {
     floatv v = {0};
     memcpy(&v, from, bytes);
@@ -68,7 +68,7 @@ ALWAYS_INLINE void set_weights(const clq_host_update *u, const clq_host_numbers 
     for (unsigned k = 0; k < u->copy_count; k++) memcpy(u->copies[k] + i, &w, bytes);
 }
 
-/* All floats of an update, by NAME_at. */
+/* Runs NAME_at over all floats of an update. */
 #define RUN(NAME)                                                                                                      \
     TARGET static void NAME##_run(const clq_host_update *u, const clq_host_numbers *n) {                               \
         const size_t end = u->first + u->floats;                                                                       \
@@ -77,7 +77,7 @@ ALWAYS_INLINE void set_weights(const clq_host_update *u, const clq_host_numbers 
         if (i < end) NAME##_at(u, n, i, (end - i) * sizeof(float));                                                    \
     }
 
-/* One vector, from float i on. In lanes that are no part of it a rule may make what it likes. */
+/* Updates one vector, from float i on. The rule computes lanes beyond `bytes`, too, but they are not stored. */
 #define RULE(NAME, STATES)                                                                                             \
     ALWAYS_INLINE void NAME##_at(const clq_host_update *u, const clq_host_numbers *n, size_t i, size_t bytes) {        \
         const clq_update_rates *r = &n->rates;                                                                         \
@@ -93,7 +93,8 @@ ALWAYS_INLINE void set_weights(const clq_host_update *u, const clq_host_numbers 
     RUN(NAME)
 UPDATE_RULES(RULE)
 
-/* Squares of a vector's numbers, in chains that do not depend on the width of vectors. */
+/* Adds the squares of a vector's numbers to several chains, which do not depend on the width of vectors. So the sums do
+ * not depend on it, either. */
 enum { CHAINS = 8 };
 ALWAYS_INLINE void add_squares(double *sums, floatv v, size_t at, size_t bytes) {
     float lanes[LANES] = {0};
