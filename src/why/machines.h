@@ -75,7 +75,7 @@ clq_status clq_why_time_steps(const clq_why_task *task, clq_world *world, double
 double clq_why_mean_step(const float *seconds, size_t count);
 /* Sets together_s and the looks of the probe, by the seconds of clq_why_time_rounds. count: at least 1. */
 void clq_why_note_together(clq_machine_probe *probe, const float *seconds, size_t count);
-/* Measures the link between each process and the next. out: (size of the world). Errors: MEMORY, those of clq_world_wait. */
+/* Measures the link of each process to the next. out: (size of the world). Errors: MEMORY, and as clq_world_wait. */
 clq_status clq_why_probe_links(clq_world *world, clq_link_probe *out);
 
 /* ---- what follows from it ---- */
