@@ -16,13 +16,13 @@ typedef struct walker {
     rank_clock *ranks;
     unsigned count; /* of clocks: all ranks, or 1 */
     bool by_one;    /* rank 0 stands for all ranks */
-    double partner; /* by_one: when a rank that waits for rank 0, which works with others, has what rank 0 sent it */
+    double partner; /* by_one: when the rank that waits while rank 0 works with the others has what rank 0 sent it */
     size_t chunks, stride;
     const clq_phase *phase;
 } walker;
 
-/* Bytes of a chunk of a range. In rings, trailing parts may be empty while other ranks have whole parts. Rank 0 then
- * stands for those other ranks. */
+/* Bytes of a chunk of a range. In rings, trailing parts may be empty while other ranks have whole parts. If rank 0
+ * walks alone, it stands for a rank with a whole part. */
 static size_t chunk_of(const walker *w, clq_range range, size_t chunk) {
     const size_t most = w->link->message_bytes, skipped = chunk * most;
     const size_t bytes = w->by_one && range.bytes == 0 && !w->phase->by_chunk ? w->phase->most_bytes : range.bytes;

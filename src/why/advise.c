@@ -223,8 +223,8 @@ static bool change_to(advising *a, const clq_prediction *then) {
     return true;
 }
 
-/* Predicts the configured way. If that cannot be predicted, takes mirrored; otherwise the best way that fits the
- * memory. */
+/* Predicts the configured way (mirrored, if that has no row). If it cannot be predicted, takes mirrored; if that cannot
+ * be predicted either, takes the best way that fits the memory. */
 static bool predict_now(advising *a) {
     const clq_probes *p = a->probes;
     const unsigned n = p->device_count;

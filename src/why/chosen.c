@@ -20,7 +20,7 @@ static clq_status describe(const clq_devices *devices, clq_hash128 *out) {
     return text.failed ? CLQ_ERROR_MEMORY : CLQ_OK;
 }
 
-/* Tells two choices under one key apart: the time of the machine's clock. */
+/* A mark that tells two choices under one key apart: the time of the machine's clock. */
 static uint64_t mark(void) {
     struct timespec now = {0};
     (void)clock_gettime(CLOCK_REALTIME, &now);

@@ -1,4 +1,4 @@
-/* What limited a run, by what it measured itself. */
+/* Finds what limited a run from what the run itself measured. */
 #include "why/why.h"
 
 /* Something limits a run if it takes more than these shares of the time. */

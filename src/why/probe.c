@@ -178,7 +178,7 @@ clq_status clq_probing_open(const clq_probing *p, unsigned first, unsigned count
     devices.count = count;
     config.global_batch = batch;
     config.trace_steps = 0;
-    config.check_replicas = 0; /* what one device refuses */
+    config.check_replicas = 0; /* one device refuses this setting */
     config.strategy_options = clq_trainer_config_default().strategy_options;
     config.strategy_options.accumulate = 1;
     if (strategy == CLQ_STRATEGY_PIPELINE) config.strategy_options.micro_batches = micro_batches;
@@ -460,7 +460,7 @@ clq_status clq_why_time(const clq_why_task *task, double *images_per_s, clq_doub
     devices.count = 1;
     config.global_batch = batch;
     config.trace_steps = 0;
-    config.check_replicas = 0; /* what one device refuses */
+    config.check_replicas = 0; /* one device refuses this setting */
     config.strategy = CLQ_STRATEGY_SINGLE;
     config.strategy_options = (clq_strategy_options){.accumulate = task->config->strategy_options.accumulate};
     CLQ_TRY(clq_trainer_create(task->model, &devices, &config, &trainer));

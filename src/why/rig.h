@@ -35,7 +35,7 @@ struct clq_rig {
     unsigned count; /* how many members are open */
     size_t value_bytes;
     clq_rig_member members[CLQ_REPLICAS_MAX];
-    /* Of a run: */
+    /* Fields of a run: */
     unsigned at_work;
     clq_barrier *start;
     clq_comm *comm;
