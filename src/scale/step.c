@@ -1,10 +1,11 @@
-/* A step: computing, and its buckets one after the other, each by what the library carries out for it: among the
- * devices of a machine to the first, between machines, and back (comm/outer/wide.c). */
+/* A step: all devices compute, and each bucket in turn is exchanged as the library does it (comm/outer/wide.c): summed
+ * onto the first device of each machine, summed between machines, and sent back. */
 #include "scale/scale.h"
 
 #include <math.h>
 
-/* Up to so many ranks are walked each. Beyond that one stands for all, but in a star, whose ranks are not alike. */
+/* Up to so many ranks, each rank is walked. Beyond that, one rank stands for all, but not in a star, whose ranks are
+ * not alike. */
 enum { WALKED_MOST = 16 };
 
 static const clq_algorithm algorithms[] = {CLQ_ALGORITHM_RING, CLQ_ALGORITHM_DOUBLING, CLQ_ALGORITHM_TORUS};
@@ -20,7 +21,7 @@ static clq_status collective_s(clq_algorithm algorithm, clq_collective collectiv
     return clq_scale_walk(&schedule, link, by_one, seconds);
 }
 
-/* Of one machine: the fastest algorithm that may be chosen for its devices. */
+/* An all-reduce within one machine, by the fastest algorithm that may be chosen for its devices. */
 static clq_status within_s(const clq_scale_task *task, size_t bytes, double *seconds) {
     double least = 0;
     for (size_t i = 0; i < CLQ_COUNT_OF(algorithms); i++) {
@@ -63,7 +64,7 @@ static clq_algorithm algorithm_of(const clq_scale_task *task) {
     return is_by_bytes ? CLQ_ALGORITHM_AUTO : clq_schedule_between(task->algorithm, task->machines, 0);
 }
 
-/* limit_s: a step that takes longer is not worth an end: *step_s is beyond it then. */
+/* limit_s: a step that takes longer is not walked to its end; its step_s is beyond the limit then. */
 static clq_status walk_buckets(const clq_scale_task *task, double slowest, double limit_s, clq_scale_result *out) {
     const double computed_s = slowest * (task->forward_s + task->backward_s);
     double ended_s = 0, last_s = 0;
@@ -71,7 +72,7 @@ static clq_status walk_buckets(const clq_scale_task *task, double slowest, doubl
     for (size_t i = 0; i < task->piece_count && ended_s <= limit_s; i++) {
         bytes += task->pieces[i].bytes;
         if (bytes < task->bucket_bytes && i + 1 < task->piece_count) continue;
-        if (bytes != last_bytes) CLQ_TRY(exchange_s(task, bytes, &last_s)); /* buckets of one size follow one another */
+        if (bytes != last_bytes) CLQ_TRY(exchange_s(task, bytes, &last_s)); /* often the last bucket was as large */
         const double whole_s = task->bucket_bytes == CLQ_SCALE_WHOLE
                                    ? computed_s
                                    : slowest * (task->forward_s + task->pieces[i].part * task->backward_s);
@@ -102,8 +103,8 @@ clq_status clq_scale_step(const clq_scale_task *task, clq_scale_result *out) {
     return step(task, (double)INFINITY, out);
 }
 
-/* Doubling of many bytes is made of many messages, and is known to be slower before they are walked: it sends all bytes
- * at least as often as a ring does. */
+/* Whether doubling is known to be slower than the best step before it is walked: it sends all bytes log2(machines)
+ * times. Walking it would take long, because many bytes make many messages. */
 static bool is_hopeless(const clq_scale_task *task, const clq_scale_result *best) {
     double bytes = 0;
     if (task->algorithm != CLQ_ALGORITHM_DOUBLING || best->buckets == 0) return false;

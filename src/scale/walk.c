@@ -1,12 +1,12 @@
-/* A schedule in time, message by message, as outer.c goes through it: receives and sends in the order of the items
- * (round, chunk); a send waits for the receives up to one round before it. A rank's link carries one message after the
- * other in each direction, both directions at once. */
+/* Goes through a schedule in simulated time, message by message, as outer.c does in real time. Receives and sends are
+ * in the order of the items (round, chunk). A send waits for the receives up to one round before it. A rank's link
+ * carries one message after another in each direction, and both directions at once. */
 #include "scale/scale.h"
 
 typedef struct rank_clock {
-    double sent, came; /* when its link is free again, out and in */
+    double sent, came; /* when its link is free again: outwards, inwards */
     double received;   /* when it has received the items so far */
-    double departs;    /* of the item under way: its message's first byte */
+    double departs;    /* when the first byte of the current item's message leaves */
     double *before;    /* [stride]: when it had received each of the last `stride` items */
 } rank_clock;
 
@@ -15,14 +15,14 @@ typedef struct walker {
     const clq_scale_link *link;
     rank_clock *ranks;
     unsigned count; /* of clocks: all ranks, or 1 */
-    bool by_one;    /* rank 0 stands for all, */
-    double partner; /* but for one that waits while rank 0 works with the others: when it has what rank 0 sent it */
+    bool by_one;    /* rank 0 stands for all ranks */
+    double partner; /* by_one: when the rank that waits while rank 0 works with the others has what rank 0 sent it */
     size_t chunks, stride;
     const clq_phase *phase;
 } walker;
 
-/* Bytes of a chunk of a range. Of rings, trailing parts may be empty, while other ranks have whole ones: rank 0 then
- * stands for those. */
+/* Bytes of a chunk of a range. In rings, trailing parts may be empty while other ranks have whole parts. If rank 0
+ * walks alone, it stands for a rank with a whole part. */
 static size_t chunk_of(const walker *w, clq_range range, size_t chunk) {
     const size_t most = w->link->message_bytes, skipped = chunk * most;
     const size_t bytes = w->by_one && range.bytes == 0 && !w->phase->by_chunk ? w->phase->most_bytes : range.bytes;
@@ -62,7 +62,7 @@ static void run_item(walker *w, unsigned phase, size_t item) {
     }
 }
 
-/* Between phases, a rank is done with all of the one before. */
+/* A rank begins a phase when it is done with all of the one before. */
 static void start_phase(walker *w, unsigned phase) {
     w->phase = &w->schedule->phase[phase];
     w->chunks = w->link->message_bytes ? clq_ceil_div(w->phase->most_bytes, w->link->message_bytes) : 1;
@@ -90,7 +90,7 @@ clq_status clq_scale_walk(const clq_schedule *schedule, const clq_scale_link *li
     if (!w.ranks) return CLQ_ERROR_MEMORY;
     clq_status status = CLQ_OK;
     for (unsigned phase = 0; status == CLQ_OK && phase < schedule->phases; phase++) status = run_phase(&w, phase);
-    double last = w.partner; /* 0 unless one rank has the result later than those that are walked */
+    double last = w.partner; /* 0 unless a rank has the result later than the walked ones */
     for (unsigned r = 0; r < w.count; r++) last = CLQ_MAX(last, w.ranks[r].received);
     clq_free(w.ranks);
     if (status == CLQ_OK) *seconds = last;

@@ -1,4 +1,4 @@
-/* The change that would help most. */
+/* Finds the changes that would help most. */
 #include "why/predict.h"
 
 #include <math.h>
@@ -12,8 +12,9 @@ enum { BATCH_FACTOR_MOST = 4 /* as far as steps were probed */, ACCUMULATE = 4, 
 typedef struct advising {
     const clq_probes *probes;
     const clq_devices *devices;
-    clq_prediction now, alone; /* as it is; on the first device, the same otherwise: {0} if that does not fit it */
-    char changed[CLQ_ADVICE_TEXT / 2 - 16]; /* " --strategy central": if `now` is not what was asked for; else "" */
+    clq_prediction now, alone; /* now: with the present options; alone: the same on the first device alone; {0} if that
+                                  does not fit its memory */
+    char changed[CLQ_ADVICE_TEXT / 2 - 16]; /* " --strategy central", if `now` is not as configured; otherwise "" */
     clq_advice all[CLQ_REPLICAS_MAX + 8];
     size_t count;
 } advising;
@@ -28,7 +29,7 @@ static clq_advice *add(advising *a, const clq_prediction *then, const char *effe
     return advice;
 }
 
-/* Of who computes what. */
+/* The effect of changing which device computes what. */
 static const char *effect_of_place(const advising *a) {
     return a->probes->own_statistics ? "the same but for rounding, and for statistics that each replica has of its own"
                                      : "the same but for rounding";
@@ -36,7 +37,7 @@ static const char *effect_of_place(const advising *a) {
 
 /* ---- devices ---- */
 
-/* All parts of a device, one behind the other, are one item. */
+/* Whether the items begin with all parts of one device, in order. A SPEC has them as one item. */
 static bool is_split_device(const clq_device_choice *items, unsigned count) {
     if (items[0].parts < 2 || items[0].parts > count) return false;
     for (unsigned i = 0; i < items[0].parts; i++)
@@ -59,7 +60,7 @@ bool clq_why_spec(const clq_devices *devices, unsigned first, unsigned count, ch
     return used < bytes;
 }
 
-/* Fewer devices. Mirrored takes one, too. */
+/* Advises fewer devices. Mirrored also takes one device. */
 static void advise_devices(advising *a, unsigned first, unsigned count) {
     clq_prediction then;
     char names[CLQ_ADVICE_TEXT / 2];
@@ -84,7 +85,7 @@ static const char *effect_of_strategy(const advising *a, const clq_way *way) {
                : effect_of_place(a);
 }
 
-/* What was asked for does not fit the memory, and this does. */
+/* Advises `now` if the configured way does not fit the memory: then `now` is a way that fits. */
 static void advise_now(advising *a) {
     if (!a->changed[0] || a->count == CLQ_COUNT_OF(a->all)) return;
     clq_advice *advice = &a->all[a->count++];
@@ -95,7 +96,7 @@ static void advise_now(advising *a) {
     (void)snprintf(advice->options, sizeof advice->options, "%s", a->changed + 1);
 }
 
-/* The best of those that are, or are not, asynchronous. */
+/* Advises the best other strategy that is, or is not, asynchronous. above: the least rate. */
 static void advise_strategy(advising *a, bool asynchronous, double above) {
     clq_prediction all[CLQ_PREDICTIONS_MAX];
     const clq_prediction *best = NULL;
@@ -115,7 +116,8 @@ static void advise_strategy(advising *a, bool asynchronous, double above) {
 
 /* ---- shares ---- */
 
-/* What each would get so that all take as long: each one's speed at its share, from even shares on. */
+/* Finds the shares with which all devices take equally long. It begins with even shares, and moves each device's share
+ * towards the device's speed at that share. */
 static void find_shares(const advising *a, double *shares) {
     enum { ROUNDS = 16 };
     const clq_probes *p = a->probes;
@@ -143,7 +145,7 @@ static bool name_shares(const double *weights, unsigned count, char *text, size_
     return used < bytes;
 }
 
-/* In the smallest whole numbers that give nearly what the best give. */
+/* Advises shares in the smallest whole numbers that give nearly the rate of the best shares. */
 static void advise_shares(advising *a) {
     static const double nearly = 0.97;
     const clq_probes *p = a->probes;
@@ -172,7 +174,7 @@ static void advise_shares(advising *a) {
 
 /* ---- larger updates ---- */
 
-/* A larger batch: the smallest that gives nearly all that can be had so. */
+/* Advises a larger batch: the smallest one with nearly the rate of the best. */
 static void advise_batch(advising *a) {
     const clq_probes *p = a->probes;
     clq_prediction then = {0}, best = {0};
@@ -189,7 +191,7 @@ static void advise_batch(advising *a) {
     (void)snprintf(advice->options, sizeof advice->options, "--batch %zu%s", best.way.batch, a->changed);
 }
 
-/* One exchange and update for several batches. */
+/* Advises one exchange and one update for several batches. */
 static void advise_accumulation(advising *a) {
     clq_prediction then;
     clq_way way = a->now.way;
@@ -210,7 +212,7 @@ static int by_gain(const void *left, const void *right) {
     return (a < b) - (a > b);
 }
 
-/* The options that lead from what was asked for to this. */
+/* Makes `then` the way that gains are relative to, and notes the options that lead to it. */
 static bool change_to(advising *a, const clq_prediction *then) {
     const clq_way *way = &then->way;
     char names[CLQ_ADVICE_TEXT / 4 - 8] = ""; /* room for the longest strategy */
@@ -221,7 +223,8 @@ static bool change_to(advising *a, const clq_prediction *then) {
     return true;
 }
 
-/* As it is, or as mirrored, or else as the best of what fits the memory. */
+/* Predicts the configured way (mirrored, if that has no row). If it cannot be predicted, takes mirrored; if that cannot
+ * be predicted either, takes the best way that fits the memory. */
 static bool predict_now(advising *a) {
     const clq_probes *p = a->probes;
     const unsigned n = p->device_count;
@@ -235,7 +238,7 @@ static bool predict_now(advising *a) {
     return best && change_to(a, best);
 }
 
-/* Only the best choice of devices is told: the others are in the table. */
+/* Of all choices of devices, only the best is advised: the others are in the table of predictions. */
 size_t clq_why_advise(const clq_probes *probes, const clq_devices *devices, clq_advice *out, size_t capacity) {
     advising a = {.probes = probes, .devices = devices};
     const clq_way first = {strategy_for(1), 0, 1, probes->batch, probes->accumulate};

@@ -1,10 +1,10 @@
-/* What the ways between neighbors in the ring of processes take: messages there and back, sent as those of collectives
- * are, with the way from the caller to the world's thread. */
+/* Measures the links between neighbors in the ring of processes, by messages there and back. These are sent as
+ * collectives send theirs, and so include the way from the caller to the world's thread. */
 #include "why/rig.h"
 
 #include <string.h>
 
-/* Few bytes, and so many that the rate counts: 35 ms at 1 Gbit/s. */
+/* Few bytes, and so many that the link's rate counts: 35 ms at 1 Gbit/s. */
 enum { FEW_BYTES = 64, MANY_BYTES = 4 << 20, FEW_LOOKS = 41, MANY_LOOKS = 5 };
 
 typedef struct link_probing {
@@ -13,7 +13,8 @@ typedef struct link_probing {
     char *out, *in; /* of MANY_BYTES */
 } link_probing;
 
-/* One way, by the middle one of some looks, of which the first is not counted: the other process may be late. */
+/* Seconds in one direction: the median of some looks. The first look is not counted, because the other process may be
+ * late. */
 static clq_status look(const link_probing *p, unsigned from, unsigned to, size_t bytes, size_t count, double *seconds) {
     const clq_outer_way way = {.from = from, .to = to, .returns = true, .bytes = bytes, .out = p->out, .in = p->in};
     double looks[FEW_LOOKS];
@@ -35,8 +36,8 @@ static clq_status probe_link(const link_probing *p, unsigned from, unsigned to, 
     return CLQ_OK;
 }
 
-/* Turn 0: from even ranks, 1: from odd ones, 2: of an odd number the way that closes the ring. So no process is in two
- * at a time. */
+/* Turn 0: links from even ranks. Turn 1: links from odd ranks. Turn 2, with an odd number of ranks: the link that
+ * closes the ring. So no process is in two links at a time. */
 static unsigned turn_of(unsigned from, unsigned size) { return size % 2 == 1 && from + 1 == size ? 2 : from % 2; }
 
 static clq_status probe_turns(const link_probing *p, clq_link_probe *own) {

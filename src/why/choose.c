@@ -19,7 +19,7 @@ static bool is_of_rule(const clq_machine *m, uint32_t index) {
     return false;
 }
 
-/* Of the lone devices the one of the same kind; lone_count: none. */
+/* The index of the lone device of the same kind; lone_count: there is none. */
 static size_t kind_of(const clq_machine *m, const clq_lone *lone, size_t lone_count, uint32_t index) {
     size_t kind = 0;
     while (kind < lone_count && !is_alike(m->devices[lone[kind].device.index], m->devices[index])) kind++;
@@ -31,7 +31,7 @@ size_t clq_why_lone(const clq_machine *m, clq_lone *out, size_t capacity) {
     for (unsigned pass = 0; pass < 2; pass++) /* the rule's, then the others */
         for (uint32_t i = 0; i < m->count && count < capacity; i++) {
             if (is_of_rule(m, i) != (pass == 0) || !m->devices[i]->usable) continue;
-            if (pass == 1 && is_gpu(m->devices[i])) continue; /* seen through two drivers, or too slow */
+            if (pass == 1 && is_gpu(m->devices[i])) continue; /* the rule left it out: a second driver's, or too slow */
             if (kind_of(m, out, count, i) < count) continue;
             out[count++] = (clq_lone){.device = {i, 0, 1}};
         }
@@ -75,11 +75,11 @@ static double rate_of(const listing *l, uint32_t index) {
     return kind < l->lone_count && may_join(&l->lone[kind]) ? l->lone[kind].images_per_s : -1.0;
 }
 
-/* The rule's GPUs that can train this, the fastest first; of equal ones in the table's order. */
+/* The rule's GPUs that may join others, the fastest first. Equal ones are in the table's order. */
 static clq_together gpus_of(const listing *l) {
     clq_together gpus = {.count = 0};
     double last = 1e300;
-    uint32_t least = 0; /* of those that do `last`: from this index on */
+    uint32_t least = 0; /* GPUs of the rate `last` are taken from this index on */
     while (gpus.count < CLQ_REPLICAS_MAX) {
         uint32_t next = 0;
         double best = -1;
@@ -103,7 +103,7 @@ static void add_gpus(listing *l) {
     add(l, &gpus);
 }
 
-/* The fastest CPU device beside them; which of the GPUs go with it, the first ones or all, predictions tell. */
+/* All of these GPUs and the fastest CPU device. */
 static void add_gpus_and_cpu(listing *l) {
     clq_together all = gpus_of(l);
     size_t fastest = l->lone_count;
@@ -115,7 +115,7 @@ static void add_gpus_and_cpu(listing *l) {
     }
     if (fastest == l->lone_count || all.count == 0 || all.count == CLQ_REPLICAS_MAX) return;
     take(&all, l->lone[fastest].device, fastest);
-    all.all_only = true; /* without it they are the alternative before */
+    all.all_only = true; /* the GPUs without it are the alternative of add_gpus */
     add(l, &all);
 }
 
@@ -179,7 +179,7 @@ bool clq_why_put_first(clq_together *alternatives, size_t count, const char *dev
 }
 
 double clq_why_bound(const double *rates, unsigned count, bool all_only) {
-    static const double slack = 1.1; /* smaller shares may do better by themselves: they fit a cache */
+    static const double slack = 1.1; /* a smaller share may run faster than in proportion: it fits a cache */
     double least = rates[0], bound = 0;
     for (unsigned n = 1; n <= count; n++) {
         least = CLQ_MIN(least, rates[n - 1]);
@@ -190,7 +190,7 @@ double clq_why_bound(const double *rates, unsigned count, bool all_only) {
 
 /* ---- the choice ---- */
 
-/* What does so much of the best is taken where it is simpler: predictions are not nearer to the truth. */
+/* A simpler alternative is taken if it reaches this part of the best rate: predictions are no closer to the truth. */
 static const double near = 0.95;
 
 const char *clq_alternative_state_name(clq_alternative_state state) {
@@ -203,8 +203,8 @@ const char *clq_alternative_state_name(clq_alternative_state state) {
 }
 
 bool clq_why_may_choose(const clq_choosing *choosing, const char *strategy) {
-    /* Not ps: its updates come by gradients of older weights. Not pipeline: it takes the statistics of a micro-batch.
-     */
+    /* Without ps, whose updates come by gradients of older weights, and without pipeline, which takes the statistics of
+     * micro-batches. */
     static const struct {
         const char *name;
         bool takes_settings;

@@ -4,8 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-enum { LOOKS = 2 /* at each device alone: what else the machine does meets now this one, now that one */ };
-/* A CPU device that does less than this part of the best is not tried in parts. */
+enum { LOOKS = 2 /* at each device alone: other load on the machine slows now one device, now another */ };
+/* A CPU device that reaches less than this part of the best rate is not tried in parts. */
 static const double hopeless = 0.25;
 
 typedef struct choosing {
@@ -19,15 +19,15 @@ typedef struct choosing {
     clq_together together[CLQ_TOGETHER_MAX];
     clq_probes probes;
     clq_prediction predictions[CLQ_PREDICTIONS_MAX];
-    clq_error first; /* failure of a device alone */
+    clq_error first; /* the first failure of a device alone */
     clq_choice_made out;
     clq_devices devices[CLQ_ALTERNATIVES_MAX]; /* of the alternatives */
 } choosing;
 
 static bool is_late(const choosing *c) { return c->wanted->budget_s > 0 && clq_now() >= c->until; }
 
-/* Failures that are about an alternative; others end the choosing, and so does a driver that hangs in its compiler: no
- * device is used any more. OK: it is left out. */
+/* Turns a failure that concerns one alternative alone into OK: the alternative is left out. Other failures end the
+ * choosing. So does a driver that hangs in its compiler, because then no device is used any more. */
 static clq_status forgive(const choosing *c, clq_status status, const clq_alternative *alternative) {
     bool noted;
     if (clq_system_is_stuck(c->machine.rule->system, &noted)) return status;
@@ -52,7 +52,7 @@ static clq_alternative *alternative_of(choosing *c, const clq_devices *devices, 
     return alternative;
 }
 
-/* By SPEC, so that devices are tested, and split where they can be. */
+/* Selects by SPEC, so that devices are tested, and split if they can be. */
 static clq_status select_devices(choosing *c, const char *spec, clq_devices *out) {
     return clq_devices_select(c->machine.rule->system, spec, out);
 }
@@ -101,8 +101,8 @@ static bool was_chosen(const choosing *c, const clq_alternative *alternative) {
     return c->wanted->before && strcmp(c->wanted->before->devices, alternative->devices) == 0;
 }
 
-/* Of what was chosen before each kind is measured, whatever time is left: else what time does not reach would be lost.
- */
+/* Whether the earlier choice has a device of this kind. Such a kind is measured however little time is left. Otherwise
+ * the earlier choice would be lost if time does not reach it. */
 static bool was_part_of_choice(const choosing *c, size_t i) {
     const clq_kept_choice *before = c->wanted->before;
     return before && clq_why_has_kind(&c->machine, &c->lone[i], before->devices);
@@ -127,8 +127,8 @@ static clq_status measure_lone(choosing *c) {
 
 /* ---- devices together ---- */
 
-/* What its devices do alone: of a split device's parts one is asked. Of devices that lack memory for the whole batch it
- * is not known. */
+/* A bound on the rate of an alternative, by the rates of its devices alone. Of a split device, one part is timed. The
+ * bound is infinite if a device lacks memory for the whole batch: its rate is not known. */
 static clq_status bound_of(choosing *c, const clq_together *t, double *bound) {
     double rates[CLQ_REPLICAS_MAX];
     char spec[CLQ_SPEC_TEXT];
@@ -174,7 +174,7 @@ static clq_status predict(choosing *c, const clq_together *t, clq_alternative *a
     return CLQ_OK;
 }
 
-/* What was chosen before is compared whatever time is left, as above. */
+/* Predicts the alternatives of several devices. The earlier choice comes first, however little time is left. */
 static clq_status predict_together(choosing *c) {
     const size_t count = clq_why_together(&c->machine, c->lone, c->lone_count, c->together, CLQ_COUNT_OF(c->together));
     const clq_kept_choice *before = c->wanted->before;
@@ -231,7 +231,7 @@ clq_status clq_why_choose(const clq_why_task *task, const clq_choosing *wanted, 
     choosing *c = clq_alloc(1, sizeof *c);
     clq_trainer_config config = *task->config;
     if (!c) return CLQ_ERROR_MEMORY;
-    /* What devices do with the kernels that they have: measuring kernels is another matter. */
+    /* Devices are compared with the kernels that they have; no kernels are measured. */
     config.tuning = CLQ_TUNING_OFF;
     const clq_why_task own = {.model = task->model, .config = &config, .data = task->data, .patience = task->patience};
     c->task = &own;

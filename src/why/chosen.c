@@ -1,4 +1,4 @@
-/* Choices that are kept for later runs of the same on this machine. */
+/* Keeps choices for later runs of the same training on this machine. */
 #include "why/why.h"
 
 #include <math.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-/* What later may have changed behind the numbers of a SPEC. */
+/* Hashes what may later have changed behind the numbers of a SPEC. */
 static clq_status describe(const clq_devices *devices, clq_hash128 *out) {
     clq_text text = {0};
     for (uint32_t i = 0; i < devices->count; i++) {
@@ -20,7 +20,7 @@ static clq_status describe(const clq_devices *devices, clq_hash128 *out) {
     return text.failed ? CLQ_ERROR_MEMORY : CLQ_OK;
 }
 
-/* Of two makings of one key never the same: the clock of the machine, and of the process. */
+/* A mark that tells two choices under one key apart: the time of the machine's clock. */
 static uint64_t mark(void) {
     struct timespec now = {0};
     (void)clock_gettime(CLOCK_REALTIME, &now);
@@ -28,7 +28,7 @@ static uint64_t mark(void) {
 }
 
 clq_status clq_why_keep_choice(clq_hash128 key, const clq_devices *devices, clq_kept_choice *choice) {
-    clq_kept_choice *kept = clq_alloc(1, sizeof *kept); /* zero behind texts: nothing else goes to disk */
+    clq_kept_choice *kept = clq_alloc(1, sizeof *kept); /* zeros behind texts: nothing else goes to disk */
     if (!kept) return CLQ_ERROR_MEMORY;
     clq_status status = CLQ_OK;
     memcpy(kept, choice, sizeof *kept);
@@ -65,7 +65,8 @@ clq_status clq_why_choice_holds(const clq_kept_choice *kept, const clq_devices *
 
 /* ---- whether it still holds good ---- */
 
-/* reached_least: of what was predicted. Predictions are not nearer to the truth. */
+/* reached_least: the part of the prediction that a training is to reach; predictions are no closer to the truth.
+ * busier: how much more of the cores others may use in a training than when the choice was measured. */
 static const double reached_least = 0.85, busier = 0.1;
 enum { SHORT_MOST = 3, RENEWALS_MOST = 3 };
 

@@ -1,5 +1,5 @@
-/* Where members of a rig meet but for a communicator: at a store, as central storage and the parameter server do, or to
- * hand a token on, as stages of a pipeline wait for one another. */
+/* How members of a rig meet without a communicator: at a store, as central storage and the parameter server do, or by
+ * passing a token on, as stages of a pipeline wait for one another. */
 #include "why/rig.h"
 
 #include <string.h>
@@ -34,7 +34,7 @@ static clq_status await(clq_rig *rig, double until) {
     return CLQ_OK;
 }
 
-/* The gradient, to where the host sees it, once the work in front of it is done. */
+/* Brings the gradient to where the host sees it, once the work before it is done. */
 static clq_status push(clq_rig_member *m, size_t bytes) {
     return m->borrows ? clq_queue_read(m->queue, m->values, 0, m->gradient, bytes, true) : clq_queue_finish(m->queue);
 }
@@ -43,7 +43,7 @@ static clq_status pull(clq_rig_member *m, size_t bytes) {
     return m->borrows ? clq_queue_write(m->queue, m->copy, 0, m->parameters, bytes, true) : CLQ_OK;
 }
 
-/* The last to come makes it; copies are written on the way. */
+/* The last member to come makes the update, which also writes the copies. */
 static void update_by_all(clq_rig *rig) {
     const float *gradients[CLQ_REPLICAS_MAX];
     float *copies[CLQ_REPLICAS_MAX];

@@ -1,8 +1,8 @@
-/* The gradient of a model, in the parts in which backward finishes it. */
+/* The gradient of a model, in the pieces in which backward finishes it. */
 #include "why/why.h"
 
-/* Multiplications for a sample, as far as the layer's kernels are concerned: each element once for each place of the
- * layer's output. */
+/* Multiplications by a variable for one sample, as the layer's kernels make them: each element once for each place of
+ * the layer's output. */
 static double work_of(const clq_model *model, const clq_variable *variable) {
     double places = 0;
     for (uint32_t t = 0; t < model->tensor_count; t++) {
@@ -22,7 +22,7 @@ clq_status clq_why_pieces(const clq_model *model, clq_scale_piece *out, size_t *
         const clq_variable *variable = &model->variables[i];
         if (variable->role != CLQ_ROLE_TRAINABLE) continue;
         done += work_of(model, variable);
-        if (pieces < CLQ_PIECES_MAX) out[pieces++].bytes = 0; /* beyond: with the last */
+        if (pieces < CLQ_PIECES_MAX) out[pieces++].bytes = 0; /* the rest joins the last piece */
         out[pieces - 1].part = whole > 0 ? CLQ_MIN(done / whole, 1.0) : 1.0;
         out[pieces - 1].bytes += clq_variable_bytes(variable);
         all += clq_variable_bytes(variable);

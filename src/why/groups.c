@@ -7,7 +7,7 @@
 /* ---- plans ---- */
 
 static clq_status ask_mirrored(clq_probing *p, clq_group_probe *g) {
-    /* single refuses several */
+    /* single fails here as it fails in training: it refuses several devices */
     const bool single = p->task->config->strategy == CLQ_STRATEGY_SINGLE;
     clq_trainer *trainer;
     const clq_status status =
@@ -95,13 +95,13 @@ bool clq_group_has_collectives(const clq_group_probe *group) {
 
 /* ---- made-up work ---- */
 
-/* What devices keep of their rates of memory when all work at once, by look. */
+/* What part of its memory rate each device keeps when all devices work at once, by look. */
 typedef struct sharing {
     clq_looks looks;
     double kept[CLQ_REPLICAS_MAX][CLQ_LOOKS_MAX];
 } sharing;
 
-/* Of the devices alone, and all at once, in turn: only ratios of what was measured close together mean anything. */
+/* Measures the devices alone, then all at once: only ratios of rates measured close together mean anything. */
 static clq_status look_at_sharing(clq_probing *p, const clq_group_probe *g, sharing *s) {
     double alone[CLQ_REPLICAS_MAX], now[CLQ_REPLICAS_MAX];
     for (unsigned r = 0; r < g->count; r++)
@@ -111,7 +111,7 @@ static clq_status look_at_sharing(clq_probing *p, const clq_group_probe *g, shar
     return CLQ_OK;
 }
 
-/* Ratios of devices that are alike are one: what else the machine does meets now this one, now that one. */
+/* Devices that are alike share one ratio, their mean: other load on the machine slows now one of them, now another. */
 static void take_sharing(const clq_probing *p, clq_group_probe *g, sharing *s) {
     double sums[CLQ_REPLICAS_MAX] = {0}, spread = 0;
     unsigned counts[CLQ_REPLICAS_MAX] = {0};
@@ -167,19 +167,19 @@ static clq_status probe_pipe(clq_probing *p, clq_group_probe *g) {
     return clq_rig_copy(&p->rig, 0, (size_t)most, &g->pipe.copy_gbps);
 }
 
-/* One exchange, and where its seconds go. */
+/* An exchange to measure, and where its results go. */
 typedef struct wanted_exchange {
     clq_rig_meeting meeting;
     const size_t *bytes;
     unsigned count;
-    size_t batch; /* the steps in front of it take so many samples each, */
-    double work;  /* and are so much of a step on one device */
+    size_t batch; /* samples of the step that each device makes before it */
+    double work;  /* the part of such a step, on one device, that is made */
     bool stores;
     double *seconds;
-    double *waiting_s; /* NULL: it goes into the seconds, too */
+    double *waiting_s; /* NULL: *seconds includes it */
 } wanted_exchange;
 
-/* And what devices keep of their arithmetic, by the first one's work. */
+/* Measures the exchanges and, by the work of the first one, what devices keep of their arithmetic rates. */
 static clq_status probe_exchanges(clq_probing *p, clq_group_probe *g, const wanted_exchange *wanted,
                                   size_t wanted_count) {
     clq_rig_together together = {.alike = p->alike, .doubt = g->doubt};
@@ -220,7 +220,7 @@ static clq_status probe_meetings(clq_probing *p, clq_group_probe *g, const clq_p
     const bool meets = clq_group_has_collectives(g);
     const unsigned sums = meets ? CLQ_MIN(sliced->sum_count, (unsigned)CLQ_RIG_MEETINGS_MAX) : 0;
     if (sums) weigh_slices(p, sliced, &g->slices);
-    double waiting[2]; /* the first one's is taken for that of all steps by shares */
+    double waiting[2]; /* ignored: the waiting of the first exchange is taken for all steps by shares */
     wanted_exchange wanted[CLQ_RIG_EXCHANGES_MAX];
     size_t count = 0;
     if (meets)
@@ -235,7 +235,7 @@ static clq_status probe_meetings(clq_probing *p, clq_group_probe *g, const clq_p
         wanted[count++] = (wanted_exchange){CLQ_RIG_ALL_REDUCE,    sliced->sums, sums, batch, g->slices.work, false,
                                             &g->slices.exchange_s, NULL};
     CLQ_TRY(probe_exchanges(p, g, wanted, count));
-    /* Sums beyond those that are made are taken for as long. */
+    /* Only some of the sums were made. Each of the others is taken to last as long. */
     if (sums) g->slices.exchange_s *= (double)sliced->sum_count / sums;
     return CLQ_OK;
 }

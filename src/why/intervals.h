@@ -13,10 +13,10 @@ typedef struct clq_intervals {
     size_t count, capacity;
 } clq_intervals;
 clq_status clq_intervals_add(clq_intervals *set, double begin, double end); /* in any order; end >= begin */
-/* Sorts, and joins intervals that overlap or touch. The function below takes sets in this form. */
+/* Sorts, and joins intervals that overlap or touch. clq_intervals_take takes sets in this form. */
 void clq_intervals_join(clq_intervals *set);
-/* Moves the intersection of `from` and `what` from `from` to *taken, which was {0}. An interval that is cut in two
- * stays two. */
+/* Moves the intersection of `from` and `what` from `from` to *taken, which must be {0}. If an interval is cut in two,
+ * its halves stay separate. */
 clq_status clq_intervals_take(clq_intervals *from, const clq_intervals *what, clq_intervals *taken);
 
 #endif

@@ -1,7 +1,7 @@
-/* What limited a run, by what it measured itself. */
+/* Finds what limited a run from what the run itself measured. */
 #include "why/why.h"
 
-/* Shares of the time, from which on something limits a run. */
+/* Something limits a run if it takes more than these shares of the time. */
 static const double input_least = 0.2, waiting_least = 0.15, exchange_least = 0.2;
 
 clq_toll clq_toll_now(const clq_trainer *trainer, double trained_s, double input_s) {

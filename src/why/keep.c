@@ -1,30 +1,30 @@
-/* Predictions that are kept for the verdict of a later training. */
+/* Keeps predictions for the verdict of a later training. */
 #include "why/why.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* What a prediction is of. row: of the strategy that is predicted; devices: the replicas', in order. */
+/* The key of a prediction. row: of the strategy that is predicted; devices: of the replicas, in order. */
 static clq_status make_key(const clq_model *model, const char *row, const clq_trainer_config *config,
                            clq_strategy_kind strategy, clq_device *const *devices, unsigned count, clq_hash128 *out) {
     clq_text text = {0};
     clq_text_add(&text, "prediction 6 of clique %s\n%s\n", clq_version(), row);
     clq_trainer_config of_row = *config;
-    if (strcmp(row, "ps") != 0) of_row.strategy_options.staleness = 0; /* "ps --staleness 0" says it */
+    if (strcmp(row, "ps") != 0) of_row.strategy_options.staleness = 0; /* the row "ps --staleness 0" tells it */
     clq_settings_add_key(&of_row, CLQ_KEY_PREDICTION, strategy, &text);
     clq_model_add_key(model, &text);
     for (unsigned r = 0; r < count; r++) {
         const clq_device_info *info = clq_device_get_info(devices[r]);
         clq_text_add(&text, "%u %s %s %s %u units, %llu bytes\n", info->index, info->driver, info->name,
                      info->driver_version, info->compute_units,
-                     (unsigned long long)clq_device_memory_budget(devices[r])); /* stages and recomputation go by it */
+                     (unsigned long long)clq_device_memory_budget(devices[r])); /* stages and recomputation use it */
     }
     if (!text.failed) *out = clq_hash128_of(text.data, text.length, 0);
     clq_free(text.data);
     return text.failed ? CLQ_ERROR_MEMORY : CLQ_OK;
 }
 
-/* That of a row's name: "mirrored --shard-optimizer". */
+/* The strategy of a row: MIRRORED of "mirrored --shard-optimizer". */
 static clq_strategy_kind kind_of(const char *row) {
     const char *name;
     for (size_t kind = 0; (name = clq_strategy_name(kind)) != NULL; kind++)

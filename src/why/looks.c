@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Parts of the cores. quiet: what every machine does beside a program, and counters are off by. alike: looks that
- * differ by less met the same. */
+/* Parts of the cores. quiet_most: what every machine does beside a program, and what counters are off by. alike: looks
+ * that differ by less met the same load. */
 static const double quiet_most = 0.1, alike = 0.1;
 
 static int by_value(const void *left, const void *right) {
@@ -50,7 +50,7 @@ bool clq_looks_wanted(const clq_looks *l, const clq_patience *patience) {
     return l->count < CLQ_LOOKS_MAX && count_quiet(l) < l->least && patience && patience->left_s > 0;
 }
 
-/* Others' part at most, in looks that count. */
+/* The largest part of the cores that others used in a look that counts. */
 static double most_of(const clq_looks *l) {
     double sorted[CLQ_LOOKS_MAX];
     unsigned known = 0;

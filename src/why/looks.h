@@ -1,7 +1,7 @@
-/* Looks: a measurement is made several times, and each time it is noted how much of the cores other programs used
- * meanwhile (base's clq_others_between). Looks while others were quiet count alone where there are enough; else more
- * are made, for as long as there is time, and what was measured keeps its doubt. Arithmetic, but for the clock. Private
- * to why. */
+/* Looks: a measurement is made several times. Each look notes how much of the cores other programs used meanwhile
+ * (base's clq_others_between). If enough looks were quiet, only these count. Otherwise more looks are made while there
+ * is time; if still too few are quiet, the result keeps its doubt. All of this is arithmetic, except for the clock.
+ * Private to why. */
 #ifndef CLQ_WHY_LOOKS_H
 #define CLQ_WHY_LOOKS_H
 
@@ -11,35 +11,37 @@ enum { CLQ_LOOKS_MAX = 64 };
 
 /* Start with {.first = …, .least = …}. */
 typedef struct clq_looks {
-    unsigned first, least;        /* so many are made anyhow; so many quiet ones are enough, 1 to `first` */
+    unsigned first, least;        /* first: are always made; least: quiet ones that are enough, 1 to `first` */
     unsigned count;               /* that were made */
-    double others[CLQ_LOOKS_MAX]; /* NaN: not known; where it is of no look, all count as quiet */
+    double others[CLQ_LOOKS_MAX]; /* NaN: not known; if it is not known of any look, all looks count as quiet */
     clq_cores_used begun;
 } clq_looks;
 
-/* Whether another look is to be made: not all of the first yet, or too few quiet ones while patience lasts. */
+/* Whether to make another look: fewer than `first` were made, or too few were quiet and some patience is left. */
 bool clq_looks_wanted(const clq_looks *looks, const clq_patience *patience);
 void clq_looks_begin(clq_looks *looks);
-/* Adds one. What it took beyond the first ones is taken from the patience; NULL: there is none. */
+/* Adds the look, and takes its time from the patience unless it is one of the first looks. patience NULL: there is
+ * none. */
 void clq_looks_end(clq_looks *looks, clq_patience *patience);
-/* Whether a look counts: with the quiet ones, if there are enough, else with those that are nearly as quiet as the
- * `least` quietest. */
+/* Whether a look counts. If there are enough quiet looks, only these count. Otherwise the `least` quietest looks count,
+ * and those that are nearly as quiet. */
 bool clq_looks_counts(const clq_looks *looks, unsigned look);
-/* What others used during the looks that count. */
+/* The part of the cores that other programs used during the looks that count. NaN: not known. */
 double clq_looks_others(const clq_looks *looks);
-/* Moves the values of the looks that count to the front; how many there are. */
+/* Moves the values of the looks that count to the front. Returns how many these are. */
 unsigned clq_looks_pick(const clq_looks *looks, double *values);
 
-/* Of values of looks that count (count at least 1): the mean of the middle half. What moves a machine for some time is
- * in it; a moment's mishap is not. Sorts them. */
+/* The mean of the middle half of the values of looks that count (count: at least 1). It includes what changes a
+ * machine's speed for some time, but not a moment's mishap. Sorts the values. */
 double clq_middle_mean(double *values, size_t count);
-/* How far apart the middle half lies, over that mean. Of sorted values. */
+/* The range of the middle half, over the middle of that range. The values are sorted. */
 double clq_middle_spread(const double *values, size_t count);
 
-/* Of times by member and round: the mean over rounds of the longest. Who meets in each round waits for that one. */
+/* The mean over rounds of the longest time in a round, by times[member][round]. Members that meet in each round wait
+ * for the longest. */
 double clq_mean_of_slowest(const double *const *times, unsigned members, size_t rounds);
 
-/* Makes it the worse of what it was and of these looks. */
+/* Makes *doubt the worse of what it was and of these looks. */
 void clq_doubt_add(clq_doubt *doubt, const clq_looks *looks, double spread);
 
 #endif

@@ -1,4 +1,5 @@
-/* What a process measures for predictions of several: its own devices, and steps while others make theirs. */
+/* What a process measures for predictions of several processes: its own devices, and steps while the others make
+ * theirs. */
 #include "why/predict.h"
 #include "why/probe.h"
 
@@ -7,7 +8,7 @@
 
 /* ---- its devices alone ---- */
 
-/* Into its place; one that is there, or for which there is no room, is left out. */
+/* Inserts a step by its batch. A batch that is there already, or for which there is no room, is left out. */
 static void add_step(clq_machine_probe *out, size_t batch, const clq_step_parts *parts) {
     unsigned at = 0;
     while (at < out->step_count && out->steps[at].batch < batch) at++;
@@ -17,7 +18,7 @@ static void add_step(clq_machine_probe *out, size_t batch, const clq_step_parts 
     out->step_count++;
 }
 
-/* A step of all devices, by what was probed of them. */
+/* Adds a step of all devices, predicted from their probes. */
 static void predict_step(const clq_probes *probes, size_t batch, clq_machine_probe *out) {
     const unsigned devices = probes->device_count;
     clq_prediction step;
@@ -30,7 +31,8 @@ static void predict_step(const clq_probes *probes, size_t batch, clq_machine_pro
     }
 }
 
-/* Steps of each device are known at these batches: between them the same line holds for all devices together. */
+/* Steps of each device were probed at these batches. So between them, the step of all devices together lies on a line,
+ * too. */
 static void conclude(const clq_probes *probes, size_t largest, clq_machine_probe *out) {
     const clq_device_probe *first = &probes->devices[0];
     *out = (clq_machine_probe){.devices = probes->device_count, .update_s = first->update_s, .doubt = first->doubt};
@@ -67,7 +69,8 @@ static uint64_t count_of(double each_s) {
                              (double)CLQ_MACHINE_TIMED_MOST);
 }
 
-/* A trainer behind its first steps. All processes learn if one fails: *out may be there then, too. */
+/* Creates a trainer and makes its first steps. If a process fails, all processes learn of it; *out may be set even
+ * then. */
 static clq_status begin_steps(const clq_why_task *task, clq_world *world, clq_trainer **out) {
     const clq_probing probing = {.task = task};
     clq_status status = clq_trainer_create(task->model, task->devices, task->config, out);
@@ -83,9 +86,9 @@ clq_status clq_why_time_steps(const clq_why_task *task, clq_world *world, double
     clq_status status = begin_steps(task, world, &trainer);
     const double start = clq_now();
     if (status == CLQ_OK) status = clq_fit(trainer, task->data, &(clq_fit_config){.steps = steps});
-    /* The last of them alone: what the first ones took is another fit's. */
+    /* Takes the times of this fit alone: older ones are of the fit that made the first steps. */
     if (status == CLQ_OK) status = clq_trainer_step_times(trainer, (size_t)steps - 1, seconds, count);
-    if (status == CLQ_OK && *count == 0) { /* of epochs of a step or two none is told by itself */
+    if (status == CLQ_OK && *count == 0) { /* epochs of one or two steps give no times of single steps */
         seconds[0] = (float)((clq_now() - start) / (double)steps);
         *count = 1;
     }
@@ -93,7 +96,7 @@ clq_status clq_why_time_steps(const clq_why_task *task, clq_world *world, double
     return status;
 }
 
-/* The next batch of the data, again from the first on behind the last. */
+/* The next batch of the data; behind the last batch, the first one again. */
 static clq_status next_batch(clq_dataset *data, clq_batch *out) {
     bool more = false;
     while (!more) CLQ_TRY(clq_dataset_next(data, out, &more));
@@ -131,7 +134,7 @@ clq_status clq_why_time_rounds(const clq_why_task *task, clq_world *world, doubl
     return status;
 }
 
-/* What moves the machine for a moment only is to be in few of the looks: of their means the middle half counts. */
+/* The middle half of the means of some looks: what disturbs the machine for a moment is in few looks. */
 double clq_why_mean_step(const float *seconds, size_t count) {
     enum { LOOKS = 16 };
     double looks[LOOKS];
@@ -144,7 +147,7 @@ double clq_why_mean_step(const float *seconds, size_t count) {
     return clq_middle_mean(looks, looked);
 }
 
-/* Rounds follow one another within a look, and looks lie apart. Few rounds are one look. */
+/* The rounds of a look follow one another, and the looks lie apart. Few rounds are one look. */
 void clq_why_note_together(clq_machine_probe *probe, const float *seconds, size_t count) {
     const size_t rounds = CLQ_MIN(count, (size_t)CLQ_MACHINE_ROUNDS / CLQ_MACHINE_LOOKS),
                  looks = CLQ_MIN(count / rounds, (size_t)CLQ_MACHINE_LOOKS);

@@ -1,4 +1,5 @@
-/* From what processes measured to a step of all of them. Arithmetic; the exchange between them is scale's. */
+/* Computes a step of all processes from what each of them measured. Arithmetic alone; scale simulates the exchange
+ * between processes. */
 #include "why/predict.h"
 #include "why/rig.h"
 
@@ -6,7 +7,8 @@
 
 /* ---- a process ---- */
 
-/* Between two batches along the line through them, or along that of the two nearest. */
+/* The value at `place` on the line through low (place 0) and high (place 1). A batch that is not between two probed
+ * ones lies on the line through the two nearest. */
 static double along(double low, double high, double place) { return CLQ_MAX(low + (high - low) * place, 0.0); }
 
 static clq_step_parts parts_between(const clq_machine_step *low, const clq_machine_step *high, size_t batch) {
@@ -22,10 +24,10 @@ static clq_step_parts parts_between(const clq_machine_step *low, const clq_machi
                             .communication = along(a->communication, b->communication, place)};
 }
 
-/* Of one batch. */
+/* The parts of a step of one batch. */
 static clq_step_parts parts_at(const clq_machine_probe *p, size_t batch) {
     unsigned high = 1;
-    if (batch == 0) return (clq_step_parts){.fixed = p->update_s}; /* it is left out */
+    if (batch == 0) return (clq_step_parts){.fixed = p->update_s}; /* the process has no share */
     if (p->step_count == 1) {                                      /* what grows with the batch does so in proportion */
         const double factor = (double)batch / (double)p->steps[0].batch;
         clq_step_parts parts = p->steps[0].parts;
@@ -38,7 +40,7 @@ static clq_step_parts parts_at(const clq_machine_probe *p, size_t batch) {
     return parts_between(&p->steps[high - 1], &p->steps[high], batch);
 }
 
-/* By how much a step takes longer beside all others; below 0: less long. */
+/* How much longer a step takes beside all other processes, as a part of the step; below 0: it takes less long. */
 static double slowing_of(const clq_machine_probe *p, size_t share) {
     const clq_step_parts alone = parts_at(p, share);
     return p->together_s > 0 ? p->together_s / clq_parts_sum(&alone) - 1 : 0.0;
@@ -78,10 +80,10 @@ clq_status clq_why_machine_shares(const unsigned *devices, unsigned count, size_
 typedef struct work {
     const clq_machines *machines;
     const clq_machines_way *way;
-    size_t *paces, *usual;    /* (machines) what a process computes as if alone; usual: with all processes in the batch
-                                 that was measured */
+    size_t *paces, *usual; /* (machines) as clq_why_machine_shares has them; usual: of all processes in the batch that
+                              was measured */
     size_t *shares, *offsets; /* (machines) scratch */
-    double *weights;          /* (3 machines) of shares by speed, and what these are made of */
+    double *weights;          /* (3 machines) of shares by speed, and the two terms that these are made from */
 } work;
 
 static clq_status open_work(const clq_machines *machines, const clq_machines_way *way, work *w) {
@@ -108,12 +110,12 @@ static void close_work(work *w) {
     clq_free(w->weights);
 }
 
-/* Steps, of which one exchanges. */
+/* How many steps have one exchange between them. */
 static double averaged_over(const clq_machines_way *way) { return way->local_steps ? (double)way->local_steps : 1.0; }
 
-/* Of process r: all batches of an update. What the others that train, too, change in it goes by their number: they take
- * cores and memory, or a process that waits for them has its cores sooner when it goes on. Its devices meet once in an
- * update, or once in so many local steps. */
+/* The parts of an update, with all its batches, on process r. The other processes change them in proportion to how many
+ * of them train. They take cores and memory; or, if slowing is below 0, a process that waits for them gets its cores
+ * sooner when it goes on. The devices of a process meet once in an update, or once in so many local steps. */
 static clq_step_parts parts_of(const work *w, unsigned r) {
     const clq_machine_probe *p = &w->machines->probes[r];
     const double k = (double)w->way->accumulate, others = (w->way->machines - 1.0) / (w->machines->count - 1.0),
@@ -136,7 +138,7 @@ static bool fits(const work *w) {
     return true;
 }
 
-/* A part of what a process does stays, and a part grows with its share. */
+/* *stays: the seconds that do not depend on the process's share. Returns the seconds for each sample of the share. */
 static double growth_of(const work *w, unsigned r, double *stays) {
     const clq_step_parts parts = parts_of(w, r);
     const double grows = parts.input + parts.compute + parts.sharing;
@@ -144,7 +146,7 @@ static double growth_of(const work *w, unsigned r, double *stays) {
     return CLQ_MAX(grows / (double)w->paces[r], 1e-12);
 }
 
-/* Those that take longer for what stays than all others for everything get nothing. */
+/* The time that all processes with samples take. A process gets no samples if what stays takes it longer than that. */
 static double equal_time(const work *w, const double *stays, const double *grows) {
     double time_s = (double)INFINITY;
     for (bool changed = true; changed;) {
@@ -161,8 +163,9 @@ static double equal_time(const work *w, const double *stays, const double *grows
     return time_s;
 }
 
-/* So that all take as long: T = c_r + s_r b_r for all, and the shares b_r add up to the batch: T = (batch + sum(c / s))
- * / sum(1 / s). Repeated, since c and s are those of a share; of who has none at first, those of one sample. */
+/* Shares the batch so that all processes take the same time: T = c_r + s_r b_r. The shares b_r add up to the batch, so
+ * T = (batch + sum(c / s)) / sum(1 / s). This is repeated, because c and s depend on the share. A process without a
+ * share at first begins with one sample. */
 static void share_by_speed(work *w) {
     enum { ROUNDS = 8 };
     const unsigned n = w->way->machines;
@@ -182,7 +185,7 @@ static void share_by_speed(work *w) {
 clq_link_probe clq_why_slowest_link(const clq_machines *machines, unsigned count) {
     clq_link_probe worst = {0};
     for (unsigned r = 0; r < count && count > 1; r++) {
-        if (r + 1 == count && count < machines->count) break; /* from there to process 0 nobody measured */
+        if (r + 1 == count && count < machines->count) break; /* the link from there to process 0 was not measured */
         worst.alpha_s = CLQ_MAX(worst.alpha_s, machines->links[r].alpha_s);
         worst.beta_s = CLQ_MAX(worst.beta_s, machines->links[r].beta_s);
     }
@@ -228,10 +231,11 @@ static bool overlaps(const work *w) {
            w->machines->sums == 0;
 }
 
-/* A step of processes that all compute as long as the slowest: `compute_s`, of which backward is the usual part. */
+/* Simulates a step in which all processes compute as long as the slowest one: compute_s, of which backward takes the
+ * usual part. */
 static clq_status exchange(const work *w, double compute_s, clq_scale_result *out) {
     const clq_machines *m = w->machines;
-    const size_t divisor = w->way->compression == CLQ_COMPRESSION_OFF ? 1 : 2; /* halves of what is cut into buckets */
+    const size_t divisor = w->way->compression == CLQ_COMPRESSION_OFF ? 1 : 2; /* 16 bits halve pieces and buckets */
     const bool whole = !overlaps(w) || m->bucket_bytes == CLQ_SCALE_WHOLE;
     clq_scale_piece *pieces = clq_alloc(m->piece_count, sizeof *pieces);
     if (!pieces) return CLQ_ERROR_MEMORY;
@@ -251,7 +255,7 @@ static clq_status exchange(const work *w, double compute_s, clq_scale_result *ou
     return status;
 }
 
-/* A sum of few bytes within a step, which nothing hides. */
+/* Seconds of a sum of few bytes within a step, which nothing hides. */
 static clq_status small_sum(const work *w, double *seconds) {
     enum { BYTES = 1024 };
     const clq_scale_piece piece = {1, BYTES};
@@ -270,9 +274,9 @@ static clq_status small_sum(const work *w, double *seconds) {
 
 /* ---- the step ---- */
 
-/* In a look. */
+/* The unevenness in one look. */
 static double unevenness_in(const clq_machines *m, unsigned count, unsigned look) {
-    const unsigned rounds = m->probes[0].look_rounds; /* all make as many */
+    const unsigned rounds = m->probes[0].look_rounds; /* the same in all processes */
     double slowest = 0, mean_of_slowest = 0;
     for (unsigned r = 0; r < count; r++) {
         double mean = 0;
@@ -287,8 +291,9 @@ static double unevenness_in(const clq_machines *m, unsigned count, unsigned look
     return slowest > 0 ? mean_of_slowest / slowest - 1 : 0.0;
 }
 
-/* Now this process is the slowest, now that one: by how much the slowest of each round takes longer, on average, than
- * the slowest does on average, over that. Of steps that each made beside the others without meeting them. */
+/* Now one process is the slowest, now another. Unevenness is the mean over rounds of the slowest process's time, over
+ * the slowest process's mean time, less 1. It comes from steps that each process made beside the others without meeting
+ * them. */
 static double unevenness(const clq_machines *m, unsigned count) {
     double looks[CLQ_MACHINE_LOOKS];
     unsigned looked = CLQ_MACHINE_LOOKS;
@@ -297,7 +302,8 @@ static double unevenness(const clq_machines *m, unsigned count) {
     return looked > 0 ? clq_middle_mean(looks, looked) : 0.0;
 }
 
-/* All that processes do without the others. Returns how long the slowest takes. */
+/* What processes do without the others. Returns how long the slowest process takes, unevenness included.
+ * *slowest_hides: the slowest process's time that can hide an exchange. */
 static double compute(const work *w, clq_machines_prediction *out, double *slowest_hides) {
     const unsigned n = w->way->machines;
     double longest = 0, mean = 0;
@@ -328,7 +334,7 @@ static clq_status predict(const work *w, clq_machines_prediction *out) {
     if (way->machines > 1) {
         CLQ_TRY(exchange(w, hides_s, &met));
         if (w->machines->sums) CLQ_TRY(small_sum(w, &sum_s));
-        /* To halves, and back: of the last bucket, which nothing hides. */
+        /* Rounding to 16 bits and back, of the last bucket, which nothing hides. */
         const double passes = way->compression == CLQ_COMPRESSION_OFF ? 0 : 2,
                      rounding_s = passes * w->machines->probes[out->slowest].adding_s / (double)met.buckets;
         const double exposed_s =
@@ -341,7 +347,7 @@ static clq_status predict(const work *w, clq_machines_prediction *out) {
     out->bucket_bytes = overlaps(w) ? w->machines->bucket_bytes : CLQ_SCALE_WHOLE;
     out->step_s = step_s;
     out->images_per_s = (double)way->batch * (double)way->accumulate / step_s;
-    /* Of one process, and of devices in each, it is a device that is waited for. */
+    /* If most of the waiting is not for other processes, it is for a device within a process. */
     const bool between = out->waited_s > 0 && 2 * out->waited_s >= out->parts.waiting;
     out->limit =
         clq_limit_of(&out->parts, CLQ_LIMIT_SHARED_CORES, between ? CLQ_LIMIT_SLOW_MACHINE : CLQ_LIMIT_SLOW_DEVICE);

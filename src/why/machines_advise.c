@@ -1,4 +1,4 @@
-/* The change that would help most, over several machines. */
+/* Finds the changes that would help most, over several machines. */
 #include "why/why.h"
 
 #include <stdio.h>
@@ -16,7 +16,7 @@ typedef struct advising {
 
 static const char *const larger = "fewer and larger updates: another training";
 
-/* Unless it gains too little, or nothing is known of it. */
+/* Adds the advice, unless it gains too little or cannot be predicted. */
 static clq_status add(advising *a, const clq_machines_way *way, const char *text, const char *options,
                       const char *effect) {
     clq_machines_prediction then;
@@ -31,7 +31,8 @@ static clq_status add(advising *a, const clq_machines_way *way, const char *text
     return CLQ_OK;
 }
 
-/* The smallest of the most, its half, … that gives nearly as much as can be had so; 0: none gives anything. */
+/* Tries the factors `most`, half of it, and so on. *out: the smallest that gives nearly the best rate of these; 0: none
+ * can be predicted. */
 static clq_status find_least(const advising *a, uint64_t most, void (*change)(clq_machines_way *, uint64_t),
                              uint64_t *out) {
     double best = 0;

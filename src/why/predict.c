@@ -1,4 +1,4 @@
-/* From probes to steps: the rows, and what limits them. */
+/* Computes steps from probes: the rows, and what limits them. */
 #include "why/predict.h"
 
 #include <string.h>
@@ -29,7 +29,7 @@ bool clq_way_is_asynchronous(const clq_way *way) {
     return row < CLQ_COUNT_OF(rows) && rows[row].asynchronous;
 }
 
-/* What compresses, averages, drops or shares out otherwise is in no row. */
+/* No row predicts compression, local steps, backup replicas, or shares that are not equal. */
 const char *clq_why_row(clq_strategy_kind kind, const clq_strategy_options *o, unsigned replicas) {
     if (o->compression.kind != CLQ_COMPRESSION_OFF || o->local_steps > 0 || o->shares != CLQ_SHARES_EQUAL) return NULL;
     if (kind == CLQ_STRATEGY_AUTO) kind = replicas == 1 ? CLQ_STRATEGY_SINGLE : CLQ_STRATEGY_MIRRORED;
@@ -64,7 +64,8 @@ const char *clq_limit_name(clq_limit limit) {
     return names[limit];
 }
 
-/* Compute, where it is two thirds of the step: then nothing else is worth much. Else the largest of the others. */
+/* COMPUTE, if compute is at least two thirds of the step: then nothing else is worth much. Otherwise the largest other
+ * part. */
 clq_limit clq_limit_of(const clq_step_parts *p, clq_limit sharing, clq_limit waiting) {
     const struct {
         clq_limit limit;
@@ -107,7 +108,7 @@ bool clq_predict_by_shares(const clq_probes *p, const clq_way *way, const double
     const size_t row = row_of(way);
     if (row == CLQ_COUNT_OF(rows) || way->replicas < 1 || way->first + way->replicas > p->device_count) return false;
     if (way->batch < way->replicas || !rows[row].predict(p, way, &o)) return false;
-    /* Both are done beside the devices' work, so that only what is longer than it shows. */
+    /* Both run beside the devices' work, so only the time by which they are longer shows. */
     o.parts.input += CLQ_MAX(samples / p->rows_per_s - clq_parts_sum(&o.parts), 0.0);
     o.parts.host += CLQ_MAX(p->post_s * o.posts - clq_parts_sum(&o.parts), 0.0);
     const double step_s = clq_parts_sum(&o.parts);

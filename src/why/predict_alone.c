@@ -3,7 +3,7 @@
 
 /* ---- a step on one device that trains alone ---- */
 
-/* By the line through the two probed batches around it, or the two nearest. */
+/* On the line through two probed batches: the two around `batch` or, if there are none, the two nearest. */
 static double line_at(const clq_step_probe *low, const clq_step_probe *high, double batch) {
     const double slope = (high->step_s - low->step_s) / ((double)high->batch - (double)low->batch);
     return low->step_s + slope * (batch - (double)low->batch);
@@ -15,7 +15,7 @@ double clq_step_alone(const clq_device_probe *d, size_t batch) {
     unsigned high = 1;
     for (unsigned i = 0; i < d->step_count; i++)
         if (d->steps[i].batch == batch) return d->steps[i].step_s;
-    if (d->step_count == 1) { /* what a step has for any batch stays, the rest grows */
+    if (d->step_count == 1) { /* what does not depend on the batch stays, the rest grows in proportion */
         const double fixed = CLQ_MIN(d->update_s + (double)d->launches * d->launch_s, d->steps[0].step_s);
         return fixed + (d->steps[0].step_s - fixed) * (double)batch / (double)d->steps[0].batch;
     }
@@ -23,25 +23,25 @@ double clq_step_alone(const clq_device_probe *d, size_t batch) {
     return CLQ_MAX(line_at(&d->steps[high - 1], &d->steps[high], (double)batch), d->update_s);
 }
 
-/* What a step takes for any batch. */
+/* The part of a step that does not depend on the batch. */
 static double fixed_of(const clq_device_probe *d) {
     const double known = d->update_s + (double)d->launches * d->launch_s;
     return d->step_count == 1 ? known : CLQ_MAX(known, line_at(&d->steps[0], &d->steps[1], 0.0));
 }
 
-/* Takes at most what is left of it. */
+/* Takes what is wanted from *left, but at most all of it. */
 static double take(double *left, double wanted) {
     const double taken = CLQ_MIN(CLQ_MAX(wanted, 0.0), *left);
     *left -= taken;
     return taken;
 }
 
-/* Adding a batch's gradient to those before it: what makes it reads the sum so far, besides. */
+/* To add a batch's gradient to the earlier ones, the kernels that make it also read the sum so far. */
 double clq_adding_seconds(const clq_probes *p, const clq_device_probe *d) {
     return (double)p->gradient_bytes / (d->gbps * 1e9);
 }
 
-/* The parts of a step of one batch or of several, which together are it. */
+/* The parts of a step of one or more batches. They add up to the step. */
 clq_step_parts clq_parts_alone(const clq_probes *p, const clq_device_probe *d, size_t batch, size_t batches) {
     clq_step_parts parts = {0};
     double left = clq_step_alone(d, batch);
@@ -74,8 +74,8 @@ clq_slowing clq_slowing_of(const clq_probes *p, const clq_group_probe *g, unsign
                          .cores = (1 - d->memory_share) * CLQ_MAX(cores - 1, 0.0)};
 }
 
-/* The caller's thread posts to each replica. It takes a core from the devices where they keep all of them busy; a step
- * alone was measured with that, if it did there. */
+/* The caller's thread posts to each replica. It takes a core from the devices if they keep all cores busy. If one
+ * device alone keeps all cores busy, too, its measured step includes this time already. */
 double clq_host_seconds(const clq_probes *p, unsigned n) {
     const bool alone = p->busy_cores[0] >= p->cores, together = p->busy_cores[n - 1] >= p->cores;
     return together && !alone ? p->post_s * n : 0.0;

@@ -9,14 +9,15 @@ bool clq_predict_single(const clq_probes *p, const clq_way *way, clq_outline *ou
 
 /* ---- steps that all make together ---- */
 
-/* Of the update of all weights, how much each replica makes; and what the exchange takes. */
+/* update: the part of the update of all weights that each replica makes. exchange_s: what the exchange takes. */
 typedef struct manner {
     double update;
     double exchange_s;
     bool overlaps; /* backward hides what it can of the exchange */
 } manner;
 
-/* What backward does not hide. Buckets come evenly over backward, which is two thirds of the arithmetic. */
+/* The part of the exchange that backward does not hide. Buckets come evenly over backward, which is two thirds of
+ * compute. */
 static double exposed(const clq_probes *p, const clq_group_probe *g, const manner *m, double compute_s) {
     if (!m->overlaps) return m->exchange_s;
     const double all = g->alpha_s * g->buckets + g->beta_s * (double)p->gradient_bytes, last = all / g->buckets;
@@ -58,7 +59,8 @@ bool clq_predict_mirrored(const clq_probes *p, const clq_way *way, clq_outline *
     return predict_together(p, way, &m, out);
 }
 
-/* Where an update is shared out anyhow the parts of the optimizer's state are where they were. */
+/* If mirrored shards the update anyway, the parts of the optimizer's state are already on their replicas, and the
+ * exchange is mirrored's. */
 bool clq_predict_sharded(const clq_probes *p, const clq_way *way, clq_outline *out) {
     const clq_group_probe *g = clq_group_of(p, way->replicas);
     if (!g || g->too_large || way->first != 0 || out->shares) return false;
@@ -66,7 +68,7 @@ bool clq_predict_sharded(const clq_probes *p, const clq_way *way, clq_outline *o
     return predict_together(p, way, &m, out);
 }
 
-/* The store's update is in the exchange. */
+/* The exchange includes the store's update; replicas make none. */
 bool clq_predict_central(const clq_probes *p, const clq_way *way, clq_outline *out) {
     const clq_group_probe *g = clq_group_of(p, way->replicas);
     if (!g || way->first != 0 || out->shares) return false;
@@ -75,8 +77,8 @@ bool clq_predict_central(const clq_probes *p, const clq_way *way, clq_outline *o
 
 /* ---- steps that each makes for itself ---- */
 
-/* Updates come as often as all replicas make them, but not more than `staleness` of the others between two of the
- * slowest one's. Parts are the mean over replicas of what each spends its time on. */
+/* All replicas' rates of updates add up. But between two updates of the slowest replica, the others make at most
+ * `staleness` updates. Parts are means over replicas of what each spends its time on. */
 bool clq_predict_asynchronous(const clq_probes *p, const clq_way *way, clq_outline *out) {
     const unsigned n = way->replicas;
     const clq_group_probe *g = clq_group_of(p, n);

@@ -3,7 +3,8 @@
 
 /* ---- a pipeline ---- */
 
-/* A stage's parts of a step: of the model's in a micro-batch what is the stage's, and all micro-batches. */
+/* The parts of one micro-batch on a stage: the stage's share of what the whole model takes. micro_batches: of an
+ * update; if there are several, the stage adds their gradients up. */
 static clq_step_parts stage_parts(const clq_probes *p, const clq_group_probe *g, unsigned s, double micro_batches,
                                   clq_slowing *slow) {
     const clq_pipe_probe *pipe = &g->pipe;
@@ -23,7 +24,7 @@ static clq_step_parts stage_parts(const clq_probes *p, const clq_group_probe *g,
     return parts;
 }
 
-/* The last to be done with a step is the first stage; others make their update meanwhile. */
+/* The first stage is the last to be done with a step; the other stages make their update meanwhile. */
 bool clq_predict_pipeline(const clq_probes *p, const clq_way *way, clq_outline *out) {
     const clq_group_probe *g = clq_group_of(p, way->replicas);
     double forward[CLQ_REPLICAS_MAX], backward[CLQ_REPLICAS_MAX];

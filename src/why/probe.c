@@ -8,9 +8,11 @@
 
 enum { CHUNKS_LEAST = 3, CHUNKS_MOST = 64, BATCH_FACTOR = 4 /* how much larger a batch is tried */ };
 static const double chunk_s = 25e-3, step_probe_s = 0.3;
-/* Steps beyond these are not probed at a larger batch, and not often: they are long enough to be told apart. */
+/* A larger batch is not probed if its step would take longer than large_step_s. A probe of long steps ends after
+ * long_probe_s, even with fewer chunks than CHUNKS_LEAST: long steps need few repetitions to be told apart. */
 static const double large_step_s = 0.5, long_probe_s = 1.0;
-/* Devices of one name that differ by less are taken for equal: machines change their pace by as much. */
+/* Devices of one name are taken for equal if their steps differ by less than this factor: machines change their pace by
+ * as much. */
 static const double alike_most = 1.4;
 
 bool clq_probing_path(const clq_trainer *trainer, const char *name) {
@@ -22,14 +24,14 @@ bool clq_probing_path(const clq_trainer *trainer, const char *name) {
 
 /* ---- steps on one device ---- */
 
-/* Of the thread that calls. */
+/* CPU time of the calling thread. */
 static double thread_seconds(void) {
     struct timespec now;
     return clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now) == 0 ? (double)now.tv_sec + 1e-9 * (double)now.tv_nsec : 0.0;
 }
 
 typedef struct step_look {
-    double step_s, post_s, spread; /* post_s: of the caller's thread */
+    double step_s, post_s, spread; /* post_s: CPU time of the caller's thread */
 } step_look;
 
 static clq_status time_steps(clq_trainer *trainer, clq_dataset *data, uint64_t steps, double *seconds) {
@@ -54,13 +56,13 @@ static clq_status look_at_step(clq_trainer *trainer, clq_dataset *data, uint64_t
     return CLQ_OK;
 }
 
-/* One look while other programs are quiet; the doubt is this and the one before. */
+/* Makes looks until one met quiet cores or patience ends. *doubt becomes the worse of itself and of these looks. */
 static clq_status probe_step(clq_trainer *trainer, clq_dataset *data, clq_patience *patience, step_look *out,
                              clq_doubt *doubt) {
     clq_looks looks = {.first = 1, .least = 1};
     double steps_s[CLQ_LOOKS_MAX], seconds;
     step_look look = {0};
-    CLQ_TRY(time_steps(trainer, data, 1, &seconds)); /* what is compiled at the first launch */
+    CLQ_TRY(time_steps(trainer, data, 1, &seconds)); /* the first launch compiles kernels */
     CLQ_TRY(time_steps(trainer, data, 1, &seconds));
     if (seconds < chunk_s) CLQ_TRY(time_steps(trainer, data, 8, &seconds));
     const uint64_t steps = (uint64_t)CLQ_MIN(CLQ_MAX(chunk_s / seconds, 1.0), 4096.0);
@@ -76,13 +78,13 @@ static clq_status probe_step(clq_trainer *trainer, clq_dataset *data, clq_patien
     return CLQ_OK;
 }
 
-/* The update of all weights by itself. */
+/* Times the update of all weights by itself. */
 static clq_status probe_update(clq_trainer *trainer, double *out) {
     enum { LOOKS = 5 };
     clq_strategy *strategy = clq_trainer_strategy(trainer);
     const clq_step_params params = {.scale = 1, .rate = 0, .step = 1};
     double looks[LOOKS], least = 1e-6;
-    for (size_t i = 0; i <= LOOKS; i++) { /* the first tells how long one takes */
+    for (size_t i = 0; i <= LOOKS; i++) { /* the first look estimates how long an update takes */
         const unsigned updates = i == 0 ? 4 : (unsigned)CLQ_MIN(CLQ_MAX(chunk_s / LOOKS / least, 4.0), 1000.0);
         CLQ_TRY(clq_strategy_wait(strategy));
         const double start = clq_now();
@@ -98,7 +100,7 @@ static clq_status probe_update(clq_trainer *trainer, double *out) {
     return CLQ_OK;
 }
 
-/* Copying samples, where the replica's thread does it within its step. */
+/* Times copying a sample, if the replica's thread does that within its step. Otherwise *out is 0. */
 static clq_status probe_rows(const clq_trainer *trainer, clq_dataset *data, double *out) {
     const clq_dataset_info *info = clq_dataset_get_info(data);
     const size_t batch = clq_dataset_batch_size(data),
@@ -126,7 +128,7 @@ static clq_status probe_rows(const clq_trainer *trainer, clq_dataset *data, doub
     return status;
 }
 
-/* How many samples a second the pipeline gives to steps that take none of its time. */
+/* Samples per second that the pipeline delivers to steps that take no time. */
 static clq_status probe_pipeline(const clq_trainer *trainer, clq_dataset *data, double *out) {
     const bool by_rows = clq_probing_path(trainer, "own rows");
     CLQ_TRY(clq_dataset_seek(data, 0, 0));
@@ -176,7 +178,7 @@ clq_status clq_probing_open(const clq_probing *p, unsigned first, unsigned count
     devices.count = count;
     config.global_batch = batch;
     config.trace_steps = 0;
-    config.check_replicas = 0; /* what one device refuses */
+    config.check_replicas = 0; /* one device refuses this setting */
     config.strategy_options = clq_trainer_config_default().strategy_options;
     config.strategy_options.accumulate = 1;
     if (strategy == CLQ_STRATEGY_PIPELINE) config.strategy_options.micro_batches = micro_batches;
@@ -189,7 +191,7 @@ clq_status clq_probing_set_batch(const clq_probing *p, const clq_trainer *traine
     return clq_probing_path(trainer, "own rows") ? CLQ_OK : clq_dataset_prefetch(p->task->data, CLQ_PREFETCH_AUTO);
 }
 
-/* All that is asked of a trainer on one device. `whole`: with what does not depend on the batch. */
+/* Measures all that a trainer on one device can tell. whole: also what does not depend on the batch. */
 static clq_status ask_trainer(clq_probing *p, unsigned device, bool whole, clq_trainer *trainer, clq_step_probe *step) {
     clq_device_probe *d = &p->out->devices[device];
     step_look look;
@@ -216,7 +218,7 @@ clq_status clq_probing_lacks(clq_probing *p, clq_status status) {
     return CLQ_OK;
 }
 
-/* What does not fit is noted. The first batch that fits tells what does not depend on the batch. */
+/* Notes a batch that does not fit. The first batch that fits also tells what does not depend on the batch. */
 static clq_status probe_batch(clq_probing *p, unsigned device, size_t batch) {
     clq_device_probe *d = &p->out->devices[device];
     unsigned at = 0;
@@ -236,7 +238,8 @@ static clq_status probe_batch(clq_probing *p, unsigned device, size_t batch) {
     return CLQ_OK;
 }
 
-/* The shares of a global batch on each number of devices that is probed, and micro-batches. */
+/* Probes the global batch, its share on each number of devices that is probed, micro-batches, and a larger batch for
+ * advice. */
 static clq_status probe_device(clq_probing *p, unsigned device) {
     clq_probes *out = p->out;
     out->devices[device].doubt = (clq_doubt){.others = (double)NAN};
@@ -244,7 +247,7 @@ static clq_status probe_device(clq_probing *p, unsigned device) {
     for (unsigned g = 0; g < out->group_count; g++)
         CLQ_TRY(probe_batch(p, device, clq_ceil_div(out->batch, out->groups[g].count)));
     if (p->task->further) CLQ_TRY(probe_batch(p, device, clq_ceil_div(p->task->further, (size_t)out->device_count)));
-    for (unsigned g = 0; g < out->group_count; g++) /* as a pipeline takes them */
+    for (unsigned g = 0; g < out->group_count; g++) /* micro-batches of a pipeline */
         if (out->groups[g].pipe.stages)
             CLQ_TRY(probe_batch(p, device, clq_ceil_div(out->batch, (size_t)out->groups[g].pipe.micro_batches)));
     const size_t large = BATCH_FACTOR * out->batch;
@@ -253,7 +256,7 @@ static clq_status probe_device(clq_probing *p, unsigned device) {
     if (large > out->samples || BATCH_FACTOR * d->steps[d->step_count - 1].step_s > large_step_s) return CLQ_OK;
     const clq_error lack = out->lack;
     clq_status status = probe_batch(p, device, large);
-    out->lack = lack; /* a batch that nobody asked for is no lack: it is nothing to advise */
+    out->lack = lack; /* nobody asked for this batch: if it does not fit, it is only not advised */
     return status;
 }
 
@@ -263,7 +266,7 @@ double clq_probed_step(const clq_device_probe *d, size_t batch) {
     return d->steps[i].step_s;
 }
 
-/* A step alone, without keeping it. */
+/* Times a step of a device alone, without keeping the result. */
 static clq_status time_share(const clq_probing *p, unsigned device, size_t batch, double *step_s) {
     clq_trainer *trainer;
     clq_doubt doubt = {.others = (double)NAN};
@@ -276,8 +279,8 @@ static clq_status time_share(const clq_probing *p, unsigned device, size_t batch
     return status;
 }
 
-/* A device like an earlier one by its name: by its steps, too? Then what was measured there holds. Where not at first,
- * both are asked again: the machine may have been busy. */
+/* The device is like an earlier one by its name. If its steps take about as long, too, what was measured there holds
+ * for it. If not, both are timed once more, because the machine may have been busy. */
 static clq_status probe_like(clq_probing *p, unsigned device, unsigned first) {
     enum { TRIES = 2 };
     clq_probes *out = p->out;
@@ -362,8 +365,8 @@ static void take_settings(const clq_why_task *task, clq_probes *out) {
             out->own_statistics = true;
 }
 
-/* Communicators need memory beside that of made-up work. smallest: the work cannot do with less; groups without room
- * for a communicator then have no rows with collectives. */
+/* Checks that communicators fit beside the memory of made-up work. smallest: made-up work cannot do with less memory,
+ * so a group without room for its communicator gets no rows with collectives. */
 static clq_status find_room(clq_probing *p, bool smallest) {
     for (unsigned i = 0; i < p->out->group_count; i++) {
         clq_group_probe *g = &p->out->groups[i];
@@ -379,8 +382,8 @@ static clq_status find_room(clq_probing *p, bool smallest) {
     return CLQ_OK;
 }
 
-/* Made-up work touches as much memory as a step, or as much of it as there is room for: with the least, if gradients of
- * several devices do not fit beside it, each device alone. */
+/* Made-up work touches as much memory as a step, or as much as there is room for. If the gradients of several devices
+ * do not fit even beside the least, each device is probed alone. */
 static clq_status open_rig(clq_probing *p) {
     enum { MEMORY_LEAST = 1 << 16, MEMORY_USUAL = 1 << 20, MEMORY_MOST = 64 << 20 };
     size_t bytes = CLQ_MIN(CLQ_MAX(p->work.memory_bytes, (size_t)MEMORY_USUAL), (size_t)MEMORY_MOST);
@@ -434,7 +437,7 @@ clq_status clq_why_probe(const clq_why_task *task, clq_probes *out) {
     return status;
 }
 
-/* As training has it: of several batches an update. */
+/* Times updates as training makes them: an update may be of several batches. */
 static clq_status time_updates(const clq_why_task *task, size_t batch, clq_trainer *trainer, double *images_per_s,
                                clq_doubt *doubt) {
     const clq_probing p = {.task = task};
@@ -457,7 +460,7 @@ clq_status clq_why_time(const clq_why_task *task, double *images_per_s, clq_doub
     devices.count = 1;
     config.global_batch = batch;
     config.trace_steps = 0;
-    config.check_replicas = 0; /* what one device refuses */
+    config.check_replicas = 0; /* one device refuses this setting */
     config.strategy = CLQ_STRATEGY_SINGLE;
     config.strategy_options = (clq_strategy_options){.accumulate = task->config->strategy_options.accumulate};
     CLQ_TRY(clq_trainer_create(task->model, &devices, &config, &trainer));

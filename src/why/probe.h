@@ -1,4 +1,5 @@
-/* Probes under way. Private to probe.c (devices, one by one) and groups.c (several at once). */
+/* Probes under way. Private to probe.c (devices, one by one), groups.c (several at once) and machine_probe.c
+ * (processes). */
 #ifndef CLQ_WHY_PROBE_H
 #define CLQ_WHY_PROBE_H
 
@@ -6,41 +7,42 @@
 
 enum { CLQ_PROBING_LOOKS = 9 };
 
-/* Operations and bytes of a step's launches, what they add up between devices, and the memory that a step touches. */
+/* What a step's launches do: operations, bytes read and written (traffic), sums over devices, and the memory that they
+ * touch. */
 typedef struct clq_probed_work {
     double flops, traffic;
     size_t memory_bytes, gradient_bytes;
-    size_t sums[CLQ_RIG_MEETINGS_MAX]; /* bytes of the first of them */
+    size_t sums[CLQ_RIG_MEETINGS_MAX]; /* bytes of each of the first sums */
     unsigned sum_count;
 } clq_probed_work;
 
 typedef struct clq_probing {
     const clq_why_task *task;
     clq_probes *out;
-    unsigned alike[CLQ_REPLICAS_MAX];             /* the first device like this one */
+    unsigned alike[CLQ_REPLICAS_MAX];             /* [r]: the first device like device r */
     clq_probed_work work;                         /* on one device */
-    clq_probed_work sliced[CLQ_GROUP_PROBES_MAX]; /* of a group's first device, where layers are split */
+    clq_probed_work sliced[CLQ_GROUP_PROBES_MAX]; /* of each group's first device, if layers are split */
     clq_rig rig;
 } clq_probing;
 
-/* A trainer by `strategy` on `count` devices from `first` on, with none of the settings that the training has of its
- * strategy but micro-batches. */
+/* Creates a trainer by `strategy` on `count` devices from `first` on. Of the options that the training has for its
+ * strategy, only micro-batches are kept. */
 clq_status clq_probing_open(const clq_probing *probing, unsigned first, unsigned count, size_t batch,
                             clq_strategy_kind strategy, clq_trainer **out);
-/* The task's data in batches of so many, as the trainer takes them. */
+/* Sets the task's data to batches of `batch` samples, as the trainer takes them. */
 clq_status clq_probing_set_batch(const clq_probing *probing, const clq_trainer *trainer, size_t batch);
-bool clq_probing_path(const clq_trainer *trainer, const char *name); /* whether it is on */
+bool clq_probing_path(const clq_trainer *trainer, const char *name); /* whether this path is on */
 clq_probed_work clq_probed_work_of(const clq_trainer *trainer);
 double clq_probed_step(const clq_device_probe *device, size_t batch); /* seconds, at a batch that was probed */
 
-/* Notes what does not fit the memory, and makes DEVICE_MEMORY OK; other statuses stay. */
+/* Notes a failure because of DEVICE_MEMORY and turns it into OK. Returns any other status as it is. */
 clq_status clq_probing_lacks(clq_probing *probing, clq_status status);
 
-/* Which plans a group's strategies make. No step is made. */
+/* Asks the plans of a group's strategies. Makes no step. */
 clq_status clq_ask_group(clq_probing *probing, unsigned group);
-bool clq_group_has_collectives(const clq_group_probe *group); /* whether a row of it has collectives */
-size_t clq_exchanged_bytes(const clq_probing *probing); /* the most, of what was asked for */
-/* What the group's devices cost one another. Behind the probes of each of them. */
+bool clq_group_has_collectives(const clq_group_probe *group); /* whether any of its rows has collectives */
+size_t clq_exchanged_bytes(const clq_probing *probing);       /* of the largest exchange, once all groups were asked */
+/* Measures what the group's devices cost one another. Call it after the probes of each device. */
 clq_status clq_probe_group(clq_probing *probing, unsigned group);
 
 #endif

@@ -24,7 +24,7 @@ double clq_median(double *values, size_t count) {
 
 /* ---- life ---- */
 
-/* Zeros: sums of what lies there may be numbers that take longer. */
+/* Zeros: sums of arbitrary data may be numbers that take longer to add. */
 static clq_status open_values(clq_rig_member *m, size_t bytes) {
     CLQ_TRY(clq_buffer_create(m->device, CLQ_MEMORY_DEVICE, bytes, "made-up gradient", &m->values));
     CLQ_TRY(clq_buffer_create(m->device, CLQ_MEMORY_DEVICE, bytes, "made-up parameters", &m->copy));
@@ -56,7 +56,7 @@ clq_status clq_rig_open(const clq_devices *devices, size_t memory_bytes, size_t 
     CLQ_TRY(clq_desk_open(rig));
     CLQ_TRY(clq_devices_open(devices, false, opened, NULL));
     rig->count = devices->count;
-    /* Of whole lines, and a line at least for each part of a sum. */
+    /* Whole lines, and at least one line for each part of a sum. */
     rig->value_bytes =
         clq_round_up(CLQ_MAX(value_bytes, (size_t)CLQ_VARIABLE_ALIGN * rig->count), (size_t)CLQ_VARIABLE_ALIGN);
     for (unsigned r = 0; r < rig->count; r++)
@@ -116,7 +116,7 @@ static void work(void *context) {
         m->seconds = (now - begun) / (double)CLQ_MAX(rounds, (size_t)1);
 }
 
-/* The first `count` members at the same time. What is not set is left as it is. */
+/* Runs the first `count` members at the same time. Fields of the rig that are not set here keep their values. */
 static clq_status run(clq_rig *rig, unsigned count) {
     clq_status status = clq_barrier_create(count, &rig->start);
     unsigned started = 0;
@@ -137,7 +137,7 @@ static clq_status run(clq_rig *rig, unsigned count) {
     }
     clq_barrier_destroy(rig->start);
     rig->start = NULL;
-    for (unsigned aborted = 0; aborted < 2; aborted++) /* first the failure that ended the others */
+    for (unsigned aborted = 0; aborted < 2; aborted++) /* prefers the failure that ended the other members */
         for (unsigned r = 0; r < started; r++)
             if (rig->members[r].error.status != CLQ_OK &&
                 (rig->members[r].error.status == CLQ_ERROR_ABORTED) == (aborted == 1))
@@ -157,7 +157,7 @@ static double work_of(const clq_rig_member *m, clq_load_kind kind) {
     return clq_load_work(kind == CLQ_LOAD_ARITHMETIC ? m->arithmetic : m->memory);
 }
 
-/* So many rounds of a load that they take a twentieth of a look at a rate. */
+/* Sets the member's rounds of the load so that they take about a twentieth of a look at a rate. */
 static clq_status fit_rounds(clq_rig *rig, clq_load_kind kind, unsigned member) {
     clq_rig_member *m = &rig->members[member];
     int rounds = 1;
@@ -191,7 +191,7 @@ clq_status clq_rig_rates(clq_rig *rig, clq_load_kind kind, unsigned count, doubl
     rig->round = round_of_load;
     rig->rounds_wanted = 0;
     rig->rounds_before = (size_t)(20 * settle_s / window_s);
-    /* Threads that share a core take turns of some milliseconds. */
+    /* Longer than one look, because threads that share a core take turns of some milliseconds. */
     rig->lasts_s = 3 * window_s;
     CLQ_TRY(run(rig, count));
     for (unsigned r = 0; r < count; r++) {
@@ -250,7 +250,7 @@ static clq_status all_reduce(clq_rig_member *m, size_t bytes) {
                                clq_values_count(CLQ_F32, bytes), CLQ_F32);
 }
 
-/* As strategy/exchange/zero.c has it. */
+/* The same collectives as in strategy/exchange/zero.c. */
 static clq_status scatter_and_gather(clq_rig_member *m, size_t bytes) {
     const size_t lines = CLQ_MAX(bytes / CLQ_VARIABLE_ALIGN / m->rig->at_work, (size_t)1);
     const size_t own = lines * CLQ_VARIABLE_ALIGN * m->rank;
@@ -278,7 +278,7 @@ static clq_status meet(clq_rig_member *m, size_t bytes) {
     }
 }
 
-/* Each meeting has its part of the work in front of it. */
+/* Each meeting comes after its part of the work. */
 static clq_status round_of_work_and_meetings(clq_rig_member *m) {
     const clq_rig *rig = m->rig;
     const int64_t rounds = rig->rounds[m->rank], count = rig->meeting_count;
@@ -313,7 +313,7 @@ static double longest_round(const clq_rig *rig, unsigned count) {
     return longest;
 }
 
-/* The median of some runs of what was set up. */
+/* Runs what was set up a few times, and takes the median. */
 static clq_status time_rounds(clq_rig *rig, unsigned count, double *seconds) {
     enum { LOOKS = 3 };
     double looks[LOOKS];
@@ -369,7 +369,7 @@ static void set_work(clq_rig *rig, unsigned count, const clq_rig_exchange *excha
     rig->rounds_before = (size_t)CLQ_MIN(CLQ_MAX(settle_s / longest, 1.0), 1000.0);
 }
 
-/* Members that do not meet are at the same round at nearly the same time. */
+/* Compares members round by round. Members that do not meet are still at the same round at nearly the same time. */
 static double slowest_of_rounds(const clq_rig *rig, unsigned count) {
     const double *times[CLQ_REPLICAS_MAX];
     size_t rounds = rig->members[0].timed;
@@ -380,8 +380,8 @@ static double slowest_of_rounds(const clq_rig *rig, unsigned count) {
     return clq_mean_of_slowest(times, count, rounds);
 }
 
-/* Means over the members that are alike, at the first of them: what else the machine does meets now this one, now that
- * one. The largest of these means. */
+/* means[r]: the mean over all members like member r, because other load on the machine slows now one of them, now
+ * another. Returns the largest of these means. */
 static double mean_by_kind(const clq_rig *rig, unsigned count, const unsigned *alike, double *means) {
     double sums[CLQ_REPLICAS_MAX] = {0}, largest = 0;
     unsigned counts[CLQ_REPLICAS_MAX] = {0};
@@ -396,7 +396,7 @@ static double mean_by_kind(const clq_rig *rig, unsigned count, const unsigned *a
     return largest;
 }
 
-/* What looks found, each a row by look. */
+/* What the looks found. Each row has one value for each look. */
 typedef struct found {
     clq_looks looks;
     double mean[CLQ_RIG_EXCHANGES_MAX][CLQ_LOOKS_MAX], slowest[CLQ_RIG_EXCHANGES_MAX][CLQ_LOOKS_MAX],
@@ -404,7 +404,7 @@ typedef struct found {
     double slowing[CLQ_REPLICAS_MAX][CLQ_LOOKS_MAX]; /* by the first exchange's work */
 } found;
 
-/* Work on all without meetings, then with them. means: of each member's kind, without. */
+/* Times the work on all members without meetings, then with them. means: of each member's kind, without meetings. */
 static clq_status look_at_exchange(clq_rig *rig, unsigned count, const clq_rig_exchange *exchange,
                                    const unsigned *alike, size_t i, double *means, found *f) {
     const unsigned look = f->looks.count;
@@ -419,7 +419,7 @@ static clq_status look_at_exchange(clq_rig *rig, unsigned count, const clq_rig_e
     return CLQ_OK;
 }
 
-/* A member's rounds, as set up, while the others rest. */
+/* Times a member's rounds, as set up, while the other members rest. */
 static clq_status time_alone(clq_rig *rig, unsigned member, double *seconds) {
     clq_rig_member *m = &rig->members[member];
     const double start = clq_now();
@@ -452,7 +452,7 @@ static void conclude(found *f, unsigned count, clq_rig_exchange *exchanges, size
         const double mean = clq_middle_mean(f->mean[i], picked), slowest = clq_middle_mean(f->slowest[i], picked),
                      met = clq_middle_mean(f->met[i], picked);
         const double added = CLQ_MAX(met - mean, 0.0);
-        const bool waits = exchanges[i].meeting != CLQ_RIG_OWN_STORE; /* there nobody does for others */
+        const bool waits = exchanges[i].meeting != CLQ_RIG_OWN_STORE; /* in own stores, no member waits for others */
         exchanges[i].waiting_s = waits ? CLQ_MIN(CLQ_MAX(slowest - mean, 0.0), added) : 0.0;
         exchanges[i].seconds = added - exchanges[i].waiting_s;
         if (i == 0) spread = clq_middle_spread(f->met[i], picked);

@@ -6,16 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of a file that clq_trainer_write_trace wrote (train/trace.c): 2^18 events of a track at most. */
+/* The most bytes of a file that clq_trainer_write_trace wrote (train/trace.c), with at most 2^18 events of a track. */
 #define TRACE_BYTES_MAX ((size_t)512 << 20)
 enum { DEPTH_MAX = 8 };
-static const double time_most_us = 1e15; /* which double has to a fraction of a microsecond */
+static const double time_most_us = 1e15; /* a double resolves fractions of a microsecond there */
 
 /* Threads of a replica's process, by the names that they have in the file. */
 enum { HOST, QUEUE, UPLOADS, EXCHANGE, TRACKS };
 static const char *const track_names[TRACKS] = {"host", "queue", "uploads", "exchange"};
 
-typedef struct spell { /* an event of the file that lasts */
+typedef struct spell { /* an event of the file with a duration */
     double begin, end; /* seconds */
     bool is_step;
     uint64_t step;
@@ -112,7 +112,7 @@ static clq_status name_process(reading *r, size_t index, long long pid, const ch
     return CLQ_OK;
 }
 
-/* Names of processes, and then, where `threads`, of their threads. */
+/* Reads the names of processes or, if `threads`, of their threads. */
 static clq_status read_names(reading *r, bool threads) {
     json_t *event;
     size_t i;
@@ -204,8 +204,8 @@ typedef struct explaining {
     const process *p;
     clq_traced_replica *out;
     clq_interval *windows;     /* of its steps, in order */
-    clq_intervals unexplained; /* of them */
-    double *waited;            /* (steps, CLQ_REPLICAS_MAX) */
+    clq_intervals unexplained; /* the parts of the windows without an explanation yet */
+    double *waited;            /* (steps, CLQ_REPLICAS_MAX) seconds, by step and by who was waited for */
 } explaining;
 
 /* A step lasts until the replica's thread begins something else, the last one until all its work is done. */
@@ -225,10 +225,11 @@ static clq_status find_steps(explaining *e) {
         e->out->steps[e->out->step_count++] = (clq_traced_step){.step = step->step, .waited_for = -1};
         CLQ_TRY(clq_intervals_add(&e->unexplained, window.begin, window.end));
     }
-    return CLQ_OK; /* they follow one another */
+    return CLQ_OK; /* the intervals are in order: steps follow one another */
 }
 
-/* What of the steps' time is not explained yet and lies in `set`. whom: who was waited for then; -1: nobody. */
+/* Explains the time of the steps that lies in `set` and has no explanation yet. whom: the replica that was waited for;
+ * -1: none. */
 static clq_status explain(explaining *e, clq_intervals *set, unsigned doing, int whom) {
     clq_intervals taken = {0};
     size_t step = 0;
@@ -257,7 +258,8 @@ static clq_status explain_track(explaining *e, unsigned first, unsigned last, un
     return status;
 }
 
-/* Exchange i of all replicas is one: who came last held the others up until then. */
+/* Event i of each replica's exchange track is one exchange. The replica that began it last held the others up until
+ * then. */
 static const process *last_to_come(const reading *r, size_t exchange) {
     const process *last = NULL;
     for (size_t i = 0; i < r->count; i++) {
@@ -296,7 +298,7 @@ static void note_longest_waits(explaining *e) {
     }
 }
 
-/* Each moment has one explanation, the first of these that holds. */
+/* Each moment gets one explanation: the first of the following that holds. */
 static clq_status explain_replica(explaining *e) {
     clq_intervals waits = {0}, rest = {0};
     CLQ_TRY(find_steps(e));

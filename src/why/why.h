@@ -1,10 +1,10 @@
-/* why: what limits training on 1 to n devices. Probes (probe.c, groups.c, rig.c) measure for a few seconds what a step
- * is made of; predict.c is arithmetic from them to steps of each strategy, and advise.c to the change that would help
- * most. No probe of one machine runs training steps on more than one replica: what several devices cost one another is
- * measured with made-up work, in the lengths of the real steps, and with collectives. trace.c reads where the queues of
- * a recorded run waited. machines.h does the same for several machines.
+/* why: finds what limits training on 1 to n devices. Probes (probe.c, groups.c, rig.c) take a few seconds to measure
+ * what a step is made of. From the probes, predict.c computes the step of each strategy, and advise.c finds the change
+ * that would help most. On one machine, no probe runs training steps on more than one replica. Instead, made-up work as
+ * long as the real steps, and collectives, measure what several devices cost one another. trace.c finds where the
+ * queues of a recorded run waited. machines.h finds what limits training on several machines.
  *
- * All times are seconds. One thread at a time. */
+ * All times are in seconds. One thread at a time may call. */
 #ifndef CLQ_WHY_H
 #define CLQ_WHY_H
 
@@ -15,12 +15,12 @@
 
 typedef struct clq_doubt {
     double others; /* part of the cores, 0 to 1, that other programs used meanwhile; NaN: not known */
-    double spread; /* of the looks: how far apart their middle half lies, over what was taken */
+    double spread; /* relative spread of the looks: the range of their middle half, over the middle of that range */
 } clq_doubt;
-/* Others used so much that it is to be measured again when they do not. */
+/* Whether other programs used so much of the cores that the measurement should be repeated once they do not. */
 bool clq_doubt_is_grave(const clq_doubt *doubt);
 clq_doubt clq_doubt_worse(const clq_doubt *a, const clq_doubt *b);
-/* How long measurements may be repeated, all together, because other programs were busy. */
+/* How long measurements may be repeated, in total, because other programs were busy. */
 typedef struct clq_patience {
     double left_s;
 } clq_patience;
@@ -33,100 +33,106 @@ typedef struct clq_step_probe {
     double step_s;
 } clq_step_probe;
 
-/* Of a device; of devices that are alike the steps of the first are every one's. */
+/* What was measured on one device. Devices that are alike share the steps of the first of them. */
 enum { CLQ_STEP_PROBES_MAX = 16 };
 typedef struct clq_device_probe {
-    clq_step_probe steps[CLQ_STEP_PROBES_MAX]; /* by batch, ascending; at least one */
+    clq_step_probe steps[CLQ_STEP_PROBES_MAX]; /* in ascending order of batch; at least one */
     unsigned step_count;
-    size_t too_large;    /* the smallest batch whose step was found not to fit the device's memory; 0: none was */
-    double launch_s;     /* of an empty kernel, among many */
-    size_t launches;     /* of a step */
-    double update_s;     /* of these steps, the update of all weights */
-    double row_s;        /* copying one sample to where the device reads it; 0 where that is done beside the step */
-    clq_doubt doubt;     /* of the steps */
-    double memory_share; /* 0 to 1: how much of a step memory takes, by its traffic and the two rates below */
-    double gflops, gbps; /* of made-up work alone: multiplying and adding; reading and writing as much memory as a step
-                            touches */
+    size_t too_large;    /* the smallest batch whose step did not fit the device's memory; 0: none was found */
+    double launch_s;     /* for the launch of an empty kernel, among many launches */
+    size_t launches;     /* in a step */
+    double update_s;     /* the part of each step that updates all weights */
+    double row_s;        /* to copy one sample to where the device reads it; 0: samples are copied beside the step */
+    clq_doubt doubt;     /* of the measured steps */
+    double memory_share; /* 0 to 1: the part of a step that memory traffic takes, by the step's work and the two rates
+                            below */
+    double gflops, gbps; /* rates of made-up work that runs alone, in 1e9 per second: operations that multiply and add;
+                            bytes read and written, in as much memory as a step touches */
 } clq_device_probe;
 
-/* A pipeline over the first `stages` devices; arrays are by stage. */
+/* A pipeline over the first `stages` devices. Each array has one element for each stage. */
 typedef struct clq_pipe_probe {
-    unsigned stages, micro_batches; /* stages 0: the model does not go into so many */
-    /* The stage's part of all stages' work, and of the parameters. */
+    unsigned stages, micro_batches; /* stages 0: the model cannot run in so many stages */
+    /* Each stage's part, 0 to 1, of the work of all stages (forward and backward together), and of all parameters. */
     double forward[CLQ_REPLICAS_MAX], backward[CLQ_REPLICAS_MAX], parameters[CLQ_REPLICAS_MAX];
-    double sent_bytes[CLQ_REPLICAS_MAX], back_bytes[CLQ_REPLICAS_MAX]; /* to the next stage, and from there: of a
-                                                                          full micro-batch */
-    double hop_s;     /* until a thread that waited for another goes on */
-    double copy_gbps; /* between the memories of device and host, one way */
+    double sent_bytes[CLQ_REPLICAS_MAX], back_bytes[CLQ_REPLICAS_MAX]; /* of a full micro-batch: to the next stage, and
+                                                                          back from there */
+    double hop_s;     /* until a waiting thread goes on, after the other thread is done */
+    double copy_gbps; /* between device and host memory, in one direction */
 } clq_pipe_probe;
 
-/* Weights split over the first devices. */
+/* Strategy tensor: weights split over the group's devices. */
 typedef struct clq_slice_probe {
-    unsigned exchanges;      /* all-reduces in a step; 0: the model has nothing to split over so many */
-    double work, parameters; /* a device's part of a step on one, and of the parameters */
-    size_t launches, bytes;  /* of a step; that its all-reduces add up */
-    double exchange_s;       /* what these add to made-up work, evenly between them, of the length of the rest; with
-                                waiting for the slower device in front of each */
+    unsigned exchanges;      /* all-reduces in a step; 0: the group cannot split the model, or has no memory for it */
+    double work, parameters; /* one device's part of the work of an unsplit step, and of the parameters */
+    size_t launches, bytes;  /* launches: in a step; bytes: what its all-reduces sum */
+    double exchange_s; /* what the all-reduces add to made-up work as long as the rest of the step, spread evenly over
+                          the work; includes waiting for the slower device before each */
 } clq_slice_probe;
 
-/* Of the first `count` devices, all at work at the same time. */
+/* What was measured on the first `count` devices while all of them work. */
 typedef struct clq_group_probe {
     unsigned count;
     bool shards_update, overlaps; /* fast paths that a mirrored step takes (`clique plan`) */
-    unsigned buckets;             /* where it overlaps */
-    unsigned exchanges;           /* within a step, of statistics (synchronized batch normalisation) */
-    bool too_large;               /* a mirrored step does not fit the devices' memory: nothing is known of its paths */
-    clq_doubt doubt;              /* of what is below */
-    double gflops[CLQ_REPLICAS_MAX], gbps[CLQ_REPLICAS_MAX]; /* of each device: as alone */
-    /* The mean over steps of the slowest device's time, less the slowest device's mean: now this one is slower, now
-     * that one, and who meets in each step waits for the one that is. */
+    unsigned buckets;             /* of the gradient; used if `overlaps` */
+    unsigned exchanges;           /* of statistics within a step (synchronized batch normalisation) */
+    bool too_large;               /* a mirrored step does not fit the devices' memory: its fast paths are not known */
+    clq_doubt doubt;              /* of the measurements below */
+    double gflops[CLQ_REPLICAS_MAX], gbps[CLQ_REPLICAS_MAX]; /* of each device, beside the others */
+    /* The cost of waiting for the slowest device of each step: the mean over steps of the slowest device's time, less
+     * the slowest device's mean time. Each time another device may be the slowest, and devices that meet in each step
+     * wait for it. */
     double waiting_s;
-    /* What an all-reduce of the gradient adds to made-up work of a step's length, which all do at the same time.
-     * Replicas that share an update move as many bytes between them. Without that waiting. */
+    /* What an all-reduce of the gradient adds to made-up work as long as a step, which all devices do at the same time.
+     * Excludes waiting_s. Also holds for replicas that share an update: they move as many bytes between them. */
     double exchange_s;
-    /* Likewise: the sum's parts, and the parameters' back; an update in the host's memory by all gradients, which all
-     * wait for; one by each device's own gradient, behind a step of the whole batch, where nobody waits. */
+    /* The same for other exchanges. scatter_s: a reduce-scatter of the gradient and an all-gather of the parameters;
+     * not measured if shards_update. store_s: an update in host memory by the gradients of all devices, which all
+     * devices wait for. own_store_s: an update there by each device's own gradient, after a step of the whole batch; no
+     * device waits for another. */
     double scatter_s, store_s, own_store_s;
     clq_pipe_probe pipe;
     clq_slice_probe slices;
-    double alpha_s, beta_s; /* an all-reduce of b bytes takes alpha + beta b where nothing else is done */
+    double alpha_s, beta_s; /* an all-reduce of b bytes takes alpha + beta b if the devices do nothing else */
 } clq_group_probe;
 
 enum { CLQ_GROUP_PROBES_MAX = 16 };
 typedef struct clq_probes {
-    size_t batch;         /* global */
-    size_t accumulate;    /* batches that make an update, as was asked for; what is probed makes one each */
-    size_t samples;       /* of the data set */
-    unsigned staleness;   /* of strategy ps: 1 or more */
-    const char *strategy; /* that was asked for: a row's name; NULL: one that has no row */
-    bool own_statistics;  /* replicas have statistics of their own of what they compute */
-    clq_error lack;       /* the first that was found not to fit the memory: DEVICE_MEMORY; OK: all fits */
+    size_t batch;         /* the global batch */
+    size_t accumulate;    /* batches per update, as configured; probed steps update after each batch */
+    size_t samples;       /* in the data set */
+    unsigned staleness;   /* of strategy ps; at least 1 */
+    const char *strategy; /* the row of the configured strategy (clq_why_row); NULL: it has none */
+    bool own_statistics;  /* each replica keeps statistics of its own samples (batch normalisation that is not
+                             synchronized) */
+    clq_error lack; /* the first DEVICE_MEMORY failure of a step or group that was asked for; OK: all of them fit */
     size_t gradient_bytes;
-    double rows_per_s;                     /* the input pipeline alone: samples, as steps take them */
-    double post_s;                         /* time of the caller's thread for a step on one device */
+    double rows_per_s;                     /* samples per second that the input pipeline alone delivers to steps */
+    double post_s;                         /* CPU time of the caller's thread for a step on one device */
     unsigned cores;                        /* that the process may use */
-    unsigned busy_cores[CLQ_REPLICAS_MAX]; /* that the first r + 1 devices keep busy: of CPU devices */
+    unsigned busy_cores[CLQ_REPLICAS_MAX]; /* [r]: cores that the CPU devices among the first r + 1 keep busy */
     unsigned device_count;
     clq_device_probe devices[CLQ_REPLICAS_MAX];
-    clq_group_probe groups[CLQ_GROUP_PROBES_MAX]; /* by count, from 2 on */
+    clq_group_probe groups[CLQ_GROUP_PROBES_MAX]; /* in ascending order of count, from 2 */
     unsigned group_count;
 } clq_probes;
 
-/* What is to be trained. Borrowed. */
+/* What is to be trained. All pointers are borrowed. */
 typedef struct clq_why_task {
     const clq_model *model;
     const clq_devices *devices;
     const clq_trainer_config *config;
     clq_dataset *data;      /* shuffled as in training; the probes set its batch */
-    bool all_only;          /* several devices only all together: no fewer of them are probed */
-    size_t further;         /* another batch that is probed; 0: none */
+    bool all_only;          /* probe several devices only all together, no fewer of them */
+    size_t further;         /* another global batch to probe; 0: none */
     clq_patience *patience; /* NULL: nothing is repeated */
 } clq_why_task;
-/* Takes some seconds. What does not fit the devices' memory is left out of the probes, and no row is predicted from it.
- * Errors: as of clq_trainer_create and clq_fit on the devices together; DEVICE_MEMORY if a device takes no batch that a
- * row needs. */
+/* Takes some seconds. A step that does not fit the devices' memory is left out of the probes, and no row is predicted
+ * from it. Errors: as of clq_trainer_create and clq_fit on the devices together; DEVICE_MEMORY if a device can run none
+ * of the batches that rows need. */
 clq_status clq_why_probe(const clq_why_task *task, clq_probes *out);
-/* The rate of training on the first device alone, the batches of an update as configured. Some tenths of a second. */
+/* The rate of training on the first device alone, with as many batches per update as configured. Takes some tenths of a
+ * second. */
 clq_status clq_why_time(const clq_why_task *task, double *images_per_s, clq_doubt *doubt);
 
 /* ---- what follows from it (predict.c) ---- */
@@ -140,115 +146,122 @@ typedef enum clq_limit {
     CLQ_LIMIT_SHARED_MEMORY,
     CLQ_LIMIT_SHARED_CORES,
     CLQ_LIMIT_SLOW_DEVICE,
-    CLQ_LIMIT_SLOW_MACHINE, /* of a run of several processes alone */
+    CLQ_LIMIT_SLOW_MACHINE, /* only in runs of several processes */
     CLQ_LIMIT_COMMUNICATION,
     CLQ_LIMIT_BUBBLE,
     CLQ_LIMIT_COUNT
 } clq_limit;
 const char *clq_limit_name(clq_limit limit); /* "too small a batch" */
 
-/* Where a step's time goes: the mean over its replicas. All of it together is the step. */
+/* Where the time of a step goes. Each part is a mean over replicas; all parts add up to the step. */
 typedef struct clq_step_parts {
-    double input;         /* copying samples, and waiting for the pipeline */
-    double host;          /* the caller's thread, where it takes a core from the devices, or is behind them */
-    double launches;      /* what launching costs */
-    double fixed;         /* else the same for any batch: the update, small products */
+    double input;         /* copying samples, and waiting for the input pipeline */
+    double host;          /* the caller's thread, if it takes a core from the devices or is slower than they are */
+    double launches;      /* launching kernels */
+    double fixed;         /* other time that does not depend on the batch: the update, small products */
     double compute;       /* grows with the batch */
-    double sharing;       /* what devices cost one another: cores and memory */
+    double sharing;       /* what devices cost one another by sharing cores and memory */
     double waiting;       /* for the slowest device, or for other stages */
-    double communication; /* not hidden behind compute */
+    double communication; /* exchanges, as far as compute does not hide them */
 } clq_step_parts;
 
-/* A way to train: the first `replicas` devices, which were probed together, or device `first` alone. */
+/* A way to train: on the first `replicas` devices, which were probed together, or on device `first` alone. */
 typedef struct clq_way {
     const char *strategy; /* what follows --strategy: "mirrored", "mirrored --shard-optimizer" */
     unsigned first, replicas;
-    size_t batch, accumulate; /* global; batches that make an update, which is a step */
+    size_t batch, accumulate; /* batch: global; accumulate: batches per update; a step makes one update */
 } clq_way;
 typedef struct clq_prediction {
     clq_way way;
     double step_s, images_per_s;
     clq_step_parts parts;
     clq_limit limit;
-    clq_doubt doubt; /* the worst of what it was made of */
+    clq_doubt doubt; /* the worst of the measurements that it was made from */
 } clq_prediction;
 
 enum { CLQ_PREDICTIONS_MAX = 160 };
-/* For 1 and each probed number of devices, and each strategy that takes so many. Returns how many. */
+/* Predicts every strategy on 1 device and on each probed number of devices, unless the strategy does not take so many.
+ * Returns how many predictions there are. */
 size_t clq_why_predict(const clq_probes *probes, clq_prediction *out, size_t capacity);
-/* The same for one. False: the strategy does not take so many devices, its step does not fit their memory, or nothing
+/* Predicts one way. False: the strategy does not take so many devices, its step does not fit their memory, or nothing
  * was probed for it. */
 bool clq_why_predict_one(const clq_probes *probes, const clq_way *way, clq_prediction *out);
-/* Whether it makes other updates than one device does: asynchronous ones. */
+/* Whether the way makes asynchronous updates, which differ from those of one device. */
 bool clq_way_is_asynchronous(const clq_way *way);
-/* The row of a training, by its strategy and its settings. NULL: there is none, for nothing predicts what it does. */
+/* The name of the row that predicts a training with this strategy and these settings. NULL: no row does. */
 const char *clq_why_row(clq_strategy_kind kind, const clq_strategy_options *options, unsigned replicas);
-/* Which numbers of devices, or of processes, have rows: each up to 8, then doubled, and all (`most`, at least 1). The
- * one behind `count`; beyond `most` behind that. */
+/* The next number of devices, or of processes, that has rows after `count`. Each number up to 8 has rows, then doubled
+ * numbers, and last `most` (at least 1). After `most` the result is larger than `most`. */
 unsigned clq_why_next_count(unsigned count, unsigned most);
-/* The one with the highest rate, of those that are not asynchronous, of which there is one. */
+/* The fastest of the predictions that are not asynchronous; there is at least one. */
 const clq_prediction *clq_why_best(const clq_prediction *predictions, size_t count);
 
 /* ---- the gradient, between machines (gradient.c) ---- */
 
-/* Backward is this part of computing, where it is not known (decisions/055). */
+/* The part of compute that backward takes, if it was not measured (decisions/055). */
 static const double clq_backward_part = 2.0 / 3;
 enum { CLQ_PIECES_MAX = 1024 };
-/* What backward finishes one after the other, from the last layer to the first: its time goes by the layers' work.
- * out: room for CLQ_PIECES_MAX; *bytes: of all. Errors: MISMATCH (nothing is trained). */
+/* The pieces of the gradient, in the order in which backward finishes them: from the last layer to the first. Each
+ * layer takes a part of backward's time in proportion to its work. out: room for CLQ_PIECES_MAX. *bytes: of all pieces.
+ * Errors: MISMATCH (the model has nothing to train). */
 clq_status clq_why_pieces(const clq_model *model, clq_scale_piece *out, size_t *count, size_t *bytes);
-/* Of the buckets between processes; CLQ_SCALE_WHOLE: none. wanted: of --bucket-bytes; 0: as training has them without
- * it. near: all processes are on one host. */
+/* The size of gradient buckets between processes. CLQ_SCALE_WHOLE: there are no buckets. wanted: of --bucket-bytes; 0:
+ * training's default. near: all processes are on one host. */
 size_t clq_why_bucket_bytes(size_t gradient_bytes, size_t wanted, bool near);
 
-/* A change to the options and what it would give. */
+/* A change to the options, and its gain. */
 enum { CLQ_ADVICE_TEXT = 256, CLQ_ADVICE_MAX = 6 };
 typedef struct clq_advice {
     char text[CLQ_ADVICE_TEXT], options[CLQ_ADVICE_TEXT]; /* "use device 0 only", "--devices 0" */
-    const char *effect;                                   /* what it does to the training's results */
-    double gain, images_per_s; /* the gain: over the rate of all devices with the options as they are; INFINITY: with
-                                  those the training does not fit the memory */
+    const char *effect;                                   /* how it changes the training's results */
+    double gain, images_per_s; /* gain: the new rate over the rate of all devices with the present options; INFINITY:
+                                  with the present options, the training does not fit the memory */
 } clq_advice;
-/* The SPEC of some of the devices: "0,1", "0/2", "0/2:1". False: there is no room. */
+/* Writes the SPEC of `count` devices from `first` on: "0,1", "0/2", "0/2:1". False: `bytes` are too few for it. */
 bool clq_why_spec(const clq_devices *devices, unsigned first, unsigned count, char *text, size_t bytes);
-/* What helps most first; only what gains 5 % at least. The gains are over the strategy that was asked for; if that has
- * no row, over mirrored, or over the best that fits the memory: that is told first then, and all options are for it. */
+/* Advice in descending order of gain; only changes that gain at least 5 %. Gains are relative to the configured
+ * strategy or, if that has no row, to mirrored. If the configured strategy does not fit the memory, gains are relative
+ * to mirrored or, if that does not fit either, to the best way that does. Then this way is the first advice, and the
+ * other advice builds on it. */
 size_t clq_why_advise(const clq_probes *probes, const clq_devices *devices, clq_advice *out, size_t capacity);
 
 /* ---- a run's own verdict (judge.c) ---- */
 
-/* What training has spent so far. */
+/* The seconds that training has spent so far. */
 typedef struct clq_toll {
-    double trained_s, input_s;         /* in epochs; of these, waiting for data */
-    double exchange_s;                 /* in exchanges that nothing hid */
-    double waited_s[CLQ_REPLICAS_MAX]; /* by each replica for slower ones */
+    double trained_s, input_s;         /* in epochs; the part of it that waited for data */
+    double exchange_s;                 /* in exchanges, as far as backward did not hide them */
+    double waited_s[CLQ_REPLICAS_MAX]; /* that each replica waited for slower ones */
 } clq_toll;
 clq_toll clq_toll_now(const clq_trainer *trainer, double trained_s, double input_s);
-/* What a process spent between the two: shares of the time. */
+/* What a process spent between two tolls, as shares of the time in epochs. */
 typedef struct clq_spent {
-    double input, exchange, waiting; /* waiting: by its other replicas for the slowest one */
+    double input, exchange, waiting; /* waiting: of its other replicas, on average, for the slowest one */
     unsigned slowest;                /* the replica that waited least */
 } clq_spent;
 clq_spent clq_why_spent(unsigned replicas, const clq_toll *begun, const clq_toll *ended);
-/* What limited the training of these processes: INPUT, SLOW_MACHINE, SLOW_DEVICE, COMMUNICATION, else COMPUTE. */
+/* What limited the training of these processes: the first of INPUT, SLOW_MACHINE, SLOW_DEVICE and COMMUNICATION that
+ * took a large share of the time; otherwise COMPUTE. */
 typedef struct clq_verdict {
     clq_limit limit;
-    double share;     /* of the time, that went into it; of COMPUTE that of the input */
-    unsigned rank;    /* INPUT: the process that waited most; SLOW_MACHINE: for which others did; SLOW_DEVICE: its own */
-    unsigned replica; /* SLOW_DEVICE: the one of that process that waited least */
+    double share;     /* of the time, that the limit took; COMPUTE: that waiting for input took */
+    unsigned rank;    /* INPUT: the process that waited most; SLOW_MACHINE: the process that the others waited for;
+                         SLOW_DEVICE: the process with the slow device */
+    unsigned replica; /* SLOW_DEVICE: the replica of that process that waited least */
 } clq_verdict;
 clq_verdict clq_why_judge(unsigned processes, const clq_spent *all);
 
 /* ---- recorded runs (trace.c) ---- */
 
-/* What a replica did in a step. All together is the time from the step's begin to that of what followed it. */
+/* What a replica did in a step. All parts add up to the time from the beginning of the step to the beginning of what
+ * followed it. */
 enum { CLQ_DOING_BUSY, CLQ_DOING_WAITING, CLQ_DOING_EXCHANGE, CLQ_DOING_HOST, CLQ_DOING_INPUT, CLQ_DOINGS };
 const char *clq_doing_name(unsigned doing); /* "busy" */
 typedef struct clq_traced_step {
     uint64_t step;              /* from 1 */
-    double seconds[CLQ_DOINGS]; /* its queues worked; it waited for another replica in an exchange; it exchanged; its
-                                   thread worked, or had nothing to do; it had nothing to do while batches were waited
-                                   for */
+    double seconds[CLQ_DOINGS]; /* BUSY: its queues worked; WAITING: it waited for another replica in an exchange;
+                                   EXCHANGE: it exchanged; HOST: its thread worked, or was idle; INPUT: it was idle
+                                   while the trainer waited for batches */
     int waited_for;             /* the replica that it waited for longest; -1: none */
 } clq_traced_step;
 typedef struct clq_traced_replica {
@@ -256,32 +269,32 @@ typedef struct clq_traced_replica {
     char name[CLQ_NAME_MAX];
     clq_traced_step *steps;
     size_t step_count;
-    double waited_for_s[CLQ_REPLICAS_MAX]; /* in all steps, by who was waited for */
+    double waited_for_s[CLQ_REPLICAS_MAX]; /* [r]: how long it waited for replica r, in all steps */
 } clq_traced_replica;
 typedef struct clq_traced_run {
-    clq_traced_replica *replicas; /* by their number */
+    clq_traced_replica *replicas; /* in ascending order of their number */
     size_t count;
 } clq_traced_run;
-/* Reads what clq_trainer_write_trace wrote; the file may be anything. Release also {0}. Errors: NOT_FOUND, READ, FORMAT
- * (no trace, or none of a training), MEMORY. */
+/* Explains a file that clq_trainer_write_trace wrote. The file is not trusted: it may hold anything. Also release a run
+ * that is {0}. Errors: NOT_FOUND, READ, FORMAT (not a trace, or a trace without a training), MEMORY. */
 clq_status clq_trace_explain(const char *path, clq_traced_run *out);
 void clq_traced_run_release(clq_traced_run *run);
 
 /* ---- what is kept (keep.c) ---- */
 
-/* Beside the built kernels of the first device, as selections are: for a later training of the same model on the same
- * devices, with the same settings as far as the table of settings has them in this key. */
+/* Predictions are kept beside the built kernels of the first device, as selections are. A later training finds its
+ * prediction if it has the same model, the same devices, and the same of all settings that the table of settings has in
+ * this key (CLQ_KEY_PREDICTION). */
 enum { CLQ_ROW_NAME_MAX = 32 };
 typedef struct clq_kept_prediction {
-    double images_per_s, best_images_per_s; /* of this training; the best one's (clq_why_best), */
-    unsigned best_replicas;                 /* which so many reach */
+    double images_per_s, best_images_per_s; /* of this training; of the best prediction (clq_why_best) */
+    unsigned best_replicas;                 /* how many replicas the best prediction has */
     clq_limit limit;
-    char best_strategy[CLQ_ROW_NAME_MAX]; /* by it */
+    char best_strategy[CLQ_ROW_NAME_MAX]; /* the strategy of the best prediction */
 } clq_kept_prediction;
-/* Nothing is kept where the device has no place for it. Errors: WRITE, MEMORY,
- * and those of opening the devices. */
+/* Keeps nothing if the device has no place for it. Errors: WRITE, MEMORY, and those of opening the devices. */
 clq_status clq_why_keep(const clq_why_task *task, const clq_prediction *predictions, size_t count);
-/* config: that the trainer was made of. */
+/* config: the one that the trainer was made from. */
 clq_status clq_why_recall(const clq_trainer *trainer, const clq_model *model, const clq_trainer_config *config,
                           bool *known, clq_kept_prediction *out);
 
@@ -289,82 +302,85 @@ clq_status clq_why_recall(const clq_trainer *trainer, const clq_model *model, co
 
 enum { CLQ_SPEC_TEXT = 256, CLQ_ALTERNATIVES_MAX = 80 };
 typedef enum clq_alternative_state {
-    CLQ_ALTERNATIVE_MEASURED,  /* alone: by training */
-    CLQ_ALTERNATIVE_PREDICTED, /* together: from probes */
-    CLQ_ALTERNATIVE_SLOWER,    /* together: not even the bound is above the best */
-    CLQ_ALTERNATIVE_NO_TIME,   /* the budget was at its end */
-    CLQ_ALTERNATIVE_FAILED,    /* it cannot train this */
+    CLQ_ALTERNATIVE_MEASURED,  /* a device alone, timed by training on it */
+    CLQ_ALTERNATIVE_PREDICTED, /* devices together, predicted from probes */
+    CLQ_ALTERNATIVE_SLOWER,    /* devices together: not even the bound on their rate is above the best */
+    CLQ_ALTERNATIVE_NO_TIME,   /* the time budget was used up */
+    CLQ_ALTERNATIVE_FAILED,    /* it cannot train this model */
     CLQ_ALTERNATIVE_STATES
 } clq_alternative_state;
 const char *clq_alternative_state_name(clq_alternative_state state); /* "no time" */
 
-/* An alternative, and the best that it can do: some of its devices, if not only all of them, with a strategy. */
+/* An alternative, and the best way to train on it: the strategy, and how many of its devices. Some alternatives can
+ * only use all of their devices. */
 typedef struct clq_alternative {
     clq_alternative_state state;
     char devices[CLQ_SPEC_TEXT];
     unsigned replicas;
     const char *strategy; /* "mirrored" */
-    double images_per_s;  /* 0 where it is not known */
-    clq_doubt doubt;      /* likewise */
+    double images_per_s;  /* 0: not known */
+    clq_doubt doubt;      /* of images_per_s */
 } clq_alternative;
 
-/* What is left open. */
+/* What is open to choose. */
 typedef struct clq_choosing {
-    const char *strategy; /* that is asked for; "auto": any whose results are those of one replica */
-    bool plain;           /* no settings that only mirrored takes */
-    double budget_s;      /* nothing is begun after that, but for the rule's first device and `before`; 0: no end */
-    const struct clq_kept_choice *before; /* the choice that is made anew; NULL: there is none */
-    bool fell_short; /* of it: what trainings reached counts in place of what is predicted, where that is more */
+    const char *strategy; /* as configured; "auto": any strategy whose results are those of one replica */
+    bool plain;           /* the training has no settings that only mirrored takes */
+    double budget_s; /* after this time nothing new is measured but the rule's first device and `before`; 0: no limit */
+    const struct clq_kept_choice *before; /* the choice that is made anew; NULL: none */
+    bool fell_short; /* trainings by `before` were too slow: the rate that they reached replaces the predicted rate of
+                        that alternative if the predicted one is higher */
 } clq_choosing;
-/* Of the predictions for one alternative the fastest that may be chosen, of at least `least` replicas; NULL: there is
- * none. */
+/* Picks the fastest of the predictions for one alternative that may be chosen and have at least `least` replicas.
+ * Mirrored is picked if it is nearly as fast. NULL: none may be chosen. */
 const clq_prediction *clq_why_pick(const clq_choosing *choosing, const clq_prediction *predictions, size_t count,
                                    unsigned least);
 typedef struct clq_choice_made {
     clq_alternative alternatives[CLQ_ALTERNATIVES_MAX];
-    size_t count, best;  /* the index of the chosen */
-    clq_devices devices; /* the chosen's */
+    size_t count, best;  /* best: the index of the chosen alternative */
+    clq_devices devices; /* of the chosen alternative */
 } clq_choice_made;
-/* task: its devices are the rule's, and its config is what is to be trained. Some seconds for each alternative. Errors:
- * of the rule's devices, where nothing can train this; MEMORY. */
+/* Compares the alternatives; takes some seconds for each. task: has the rule's devices, and the config of the training.
+ * Errors: MEMORY; if nothing can train this, those of the rule's devices. */
 clq_status clq_why_choose(const clq_why_task *task, const clq_choosing *choosing, clq_choice_made *out);
 
 /* ---- choices that are kept (chosen.c) ---- */
 
-/* By a key of clq_machine_key, beside the list of devices. */
+/* Kept under a key of clq_machine_key, beside the list of devices. */
 typedef struct clq_kept_choice {
     char devices[CLQ_SPEC_TEXT], strategy[16];
     double images_per_s; /* predicted */
     clq_doubt doubt;
-    uint64_t fell_short;         /* trainings in a row that did not reach it */
-    double reached_images_per_s; /* the most that these reached; 0: there were none */
-    uint64_t renewals;           /* how often trainings made it anew, in a row, or tried to, for it was doubtful */
-    uint64_t made;               /* tells it from others of the same key */
-    clq_hash128 described;       /* which devices they were */
-    clq_hash128 settings;        /* a hash of those that the prediction is of, made by the caller */
+    uint64_t fell_short;         /* trainings in a row that did not reach the prediction */
+    double reached_images_per_s; /* the fastest rate of these trainings; 0: there were none */
+    uint64_t renewals;     /* how often in a row trainings made the choice anew, or tried to, because it was doubtful */
+    uint64_t made;         /* a mark that tells it from other choices under the same key */
+    clq_hash128 described; /* a hash of what describes the devices */
+    clq_hash128 settings;  /* the caller's hash of the settings that the prediction is for */
 } clq_kept_choice;
-/* Sets what says which devices they are and when it was made, and writes it. */
+/* Sets the devices, `described` and `made` of the choice, and writes it. */
 clq_status clq_why_keep_choice(clq_hash128 key, const clq_devices *devices, clq_kept_choice *choice);
 clq_status clq_why_recall_choice(clq_hash128 key, bool *known, clq_kept_choice *out);
 /* Whether these are the devices that were chosen. Errors: MEMORY. */
 clq_status clq_why_choice_holds(const clq_kept_choice *kept, const clq_devices *devices, bool *holds);
 
-/* Whether a training is to make it anew. others_now: part of the cores; NaN: not known. */
+/* Whether a training should make the choice anew, and why. others_now: the part of the cores that other programs use
+ * now; NaN: not known. */
 typedef enum clq_renewal {
     CLQ_RENEWAL_NONE,
-    CLQ_RENEWAL_DOUBTFUL,  /* it was measured while others used the cores, and now they do not; so a few times in a row
-                            */
+    CLQ_RENEWAL_DOUBTFUL,  /* it was measured while other programs used the cores, and now they do not; a few times in a
+                              row at most */
     CLQ_RENEWAL_FELL_SHORT /* three trainings in a row did not reach what was predicted */
 } clq_renewal;
 clq_renewal clq_why_renewal(const clq_kept_choice *kept, double others_now);
-/* What a training by the choice reached, while others used so much. One that met busier cores than the choice did says
- * nothing. False: nothing changed. */
+/* Notes the rate that a training by the choice reached, while other programs used this part of the cores. A training on
+ * busier cores than those that the choice was measured on says nothing. False: nothing changed. */
 bool clq_why_judge_choice(clq_kept_choice *kept, double images_per_s, double others);
-/* Likewise of what is kept, unless it was made anew meanwhile. Trainings that end at the same moment may count as one.
- * Errors: WRITE, MEMORY. */
+/* The same for the choice that is kept, unless it was made anew meanwhile. Trainings that end at the same moment may
+ * count as one. Errors: WRITE, MEMORY. */
 clq_status clq_why_note_training(clq_hash128 key, const clq_kept_choice *used, double images_per_s, double others);
-/* Comparing failed for a choice that was to be made anew: this counts as one more time that it was, so that not every
- * training tries. Errors: WRITE, MEMORY. */
+/* Notes that a choice was to be made anew, but comparing the devices failed. The attempt counts as one more renewal, so
+ * that not every training tries again. Errors: WRITE, MEMORY. */
 clq_status clq_why_note_failed_renewal(clq_hash128 key, const clq_kept_choice *used);
 
 /* ---- several machines ---- */
