@@ -41,7 +41,7 @@ static const char *add_permuted(clq_block_writer *w, const order *o, const char 
 static void add_itself(clq_block_writer *w, const char *key, json_t *value, const char *from) {
     json_t *config = clq_json_copy(w->config);
     (void)json_object_set_new(config, key, value);
-    (void)json_object_del(config, "trainable"); /* the block's own `trainable` says it */
+    (void)json_object_del(config, "trainable"); /* the block's `trainable` counts */
     clq_block_add(w, CLQ_LAYERS, clq_keras_class(w->use->layer), "itself", config, NULL, CLQ_FROM(from));
     clq_block_note_itself(w);
 }
