@@ -71,7 +71,7 @@ typedef struct clq_keras_property {
     json_t *(*write)(const clq_properties *found); /* NULL if memory is out */
 } clq_keras_property;
 extern const clq_keras_property clq_keras_penalty, clq_keras_constraint;
-bool clq_keras_is_own(json_t *object); /* no module of others is named */
+bool clq_keras_is_own(json_t *object); /* it names no module but Keras's */
 
 /* Takes the keys of properties, if their values are supported. */
 void clq_keras_take_properties(clq_keras_attributes *a);
@@ -92,8 +92,8 @@ clq_status clq_keras_check_class(json_t *layer, size_t index);
 /* A call of a layer: what the layer is applied to. */
 typedef struct clq_keras_call {
     const clq_tensor *inputs; /* (count) */
-    size_t count, positional; /* the first `positional` inputs are passed by place; keywords pass the rest */
-    json_t *arguments;        /* "args" of the call, if some of these are no tensors; else NULL */
+    size_t count, positional; /* the first `positional` inputs are passed by place or input name, the rest by keyword */
+    json_t *arguments;        /* "args" of the call, if some of them are not tensors; else NULL */
     json_t *first;            /* the first of "args"; NULL: not known */
     json_t *keywords;         /* "kwargs" of the call; NULL: none */
     const char *scope;        /* names of the inner models around the layer, joined by dots; NULL: it is in none */
@@ -157,8 +157,8 @@ typedef struct clq_keras_block_use {
     json_t *layer;            /* the block */
     const clq_tensor *inputs; /* the inputs that the call gives, in the order of their names */
     unsigned given;           /* bit i: the call gives the input of name i */
-    json_t *keywords;         /* of the call; NULL: none */
-    json_t *arguments;        /* "args" of the call, if some of these are no tensors; else NULL */
+    json_t *keywords;         /* "kwargs" of the call; NULL: none */
+    json_t *arguments;        /* "args" of the call, if some of them are not tensors; else NULL */
     unsigned *heeded; /* out: bits of the `inputs` whose masks the block was written for. An input that has no mask now
                          may have none in later calls */
 } clq_keras_block_use;

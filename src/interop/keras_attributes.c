@@ -439,8 +439,8 @@ static void check_null(const clq_keras_reading *r, void *member) {
                          clq_keras_quote(value, text));
 }
 
-/* Whether a cast to `type` leaves the tensor's numbers as they are. All numbers here are floats, so that whole numbers
- * stay as int32 and int64, and truths also as bool. Other casts would round. */
+/* Whether a cast to `type` leaves the tensor's numbers as they are. All numbers here are floats. Whole numbers stay
+ * what they are as int32 and int64, and truths also as bool. Other numbers would be rounded. */
 static bool stays(const json_t *tensor, const char *type) {
     static const char *const whole[] = {"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"};
     const char *from = json_string_value(json_object_get(json_object_get(tensor, "config"), "dtype"));

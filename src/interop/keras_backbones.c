@@ -320,7 +320,7 @@ static json_t *fill(building *b, json_t *from) {
 static void add_input(building *b, json_t *input, json_t *arguments, json_t *keywords) {
     const char *text = json_string_value(input), *equal = text ? strchr(text, '=') : NULL;
     char key[64];
-    if (!text) { /* no tensor */
+    if (!text) { /* it is no tensor */
         check_memory(b, json_array_append(arguments, input));
     } else if (*text == '$') {
         check_memory(b, json_array_append_new(arguments, take_made(b, text + 1)));

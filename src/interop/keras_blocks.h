@@ -62,7 +62,7 @@ void clq_block_add_rms_of(clq_block_writer *w, const char *name, double epsilon,
 void clq_block_add_norm(clq_block_writer *w, const char *name, const char *from);
 void clq_block_add_rms(clq_block_writer *w, const char *name, const char *from);
 void clq_block_add_dropout(clq_block_writer *w, const char *name, double rate, const char *from);
-/* activation: taken. */
+/* Takes activation. */
 void clq_block_add_activation(clq_block_writer *w, const char *name, json_t *activation, const char *from);
 void clq_block_add_sum(clq_block_writer *w, const char *name, const char *a, const char *b);
 void clq_block_take_initializers(const clq_block_writer *w, json_t *config, bool bias);
@@ -79,7 +79,7 @@ json_t *clq_block_normal(double deviation); /* an initializer */
 void clq_block_add_pairs(clq_block_writer *w, const char *name, const char *mask);
 bool clq_block_is_given(const clq_block_writer *w, unsigned input);
 json_t *clq_block_mask_keyword(const clq_block_writer *w, unsigned input, const char *key, const char *mask);
-bool clq_block_keyword_flag(const clq_block_writer *w, const char *key, bool otherwise); /* of the call */
+bool clq_block_keyword_flag(const clq_block_writer *w, const char *key, bool otherwise); /* a keyword of the call */
 
 /* ---- parts of attention by heads ---- */
 
@@ -100,7 +100,7 @@ const char *clq_block_add_mask(clq_block_writer *w, const char *mask);
 /* Adds a causal attention; takes config. */
 void clq_block_add_attended(clq_block_writer *w, json_t *config, const char *mask, const char *query, const char *key,
                             const char *value);
-/* Channels [first, end) of each head. */
+/* Adds a slice: channels [first, end) of each head. */
 void clq_block_take_channels(clq_block_writer *w, const char *name, size_t first, size_t end, const char *from);
 /* Reshapes (tokens) to (tokens, 1, 1), by way of the layer `between`. */
 void clq_block_add_by_head(clq_block_writer *w, const char *name, const char *between, const char *from);

@@ -50,8 +50,7 @@ static const char *const *write_neox(clq_block_writer *w) {
     return clq_block_give(w, "sum");
 }
 
-/* ---- Gemma (Gemma Team, 2024): gated by an approximate GELU, norms whose scales are counted from 1, capped scores
- * ---- */
+/* ---- Gemma (Gemma Team, 2024): gated by an approximate GELU, norm scales counted from 1, capped scores ---- */
 
 typedef struct gemma_decoder {
     const char *norm; /* module of its RMSNormalization */

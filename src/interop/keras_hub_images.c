@@ -21,9 +21,9 @@ static own_name name_own(clq_block_writer *w, const char *ending) {
 }
 
 typedef struct convolution {
-    size_t filters, groups; /* groups 0: 1 */
+    size_t filters, groups; /* groups: 0 means 1 */
     json_t *kernel;         /* taken */
-    size_t strides;         /* 0: 1 */
+    size_t strides;         /* 0 means 1 */
     const char *activation; /* NULL: linear, and there is no bias */
     bool same;
     json_t *initializer; /* taken; NULL: Keras's default */

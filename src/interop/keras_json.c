@@ -119,7 +119,7 @@ static clq_status build(json_t *root, const clq_keras_sizes *sizes, clq_model *m
     if (!json_is_object(config) && !(sequential && json_is_array(config)))
         return clq_fail(CLQ_ERROR_FORMAT, "config is missing: is this the text of model.to_json()?");
     if (sequential) return read_sequential(model, sizes, config);
-    if (strcmp(class_name, "Functional") == 0 || strcmp(class_name, "Model") == 0) /* the second: early Keras 2 */
+    if (strcmp(class_name, "Functional") == 0 || strcmp(class_name, "Model") == 0) /* early Keras 2 wrote "Model" */
         return clq_keras_read_functional(model, sizes, config, false);
     if (clq_keras_is_backbone(root)) return read_backbone(model, sizes, root);
     return refuse_class(class_name);

@@ -290,7 +290,7 @@ static const char *const *write_take(clq_block_writer *w) {
     return w->output;
 }
 
-/* Takes the places (k, 1) that a sample has of its x (places, channels): a matrix of one-hot rows times x. */
+/* Takes places of x (places, channels) that the sample itself gives, (k, 1): a matrix of one-hot rows times x. */
 static const char *const along_names[] = {"x", "indices", NULL};
 static const char *const *write_take_along(clq_block_writer *w) {
     const clq_shape *x = clq_block_shape_of(w, 0);

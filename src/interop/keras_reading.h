@@ -62,9 +62,9 @@ void clq_keras_read_range(const clq_keras_reading *r, void *member);
 void clq_keras_read_sections(const clq_keras_reading *r, void *member);
 void clq_keras_read_axis_pair(const clq_keras_reading *r, void *member);
 
-/* The list, which is taken, with the shape's sizes behind what it has. */
+/* Appends the shape's sizes to the list, and takes the list. */
 json_t *clq_keras_write_dims(json_t *list, const clq_shape *shape);
-json_t *clq_keras_write_axis(int axis); /* as files count it */
+json_t *clq_keras_write_axis(int axis); /* as files count axes, the batch being axis 0 */
 json_t *clq_keras_write_initialiser(const clq_keras_writing *w, const void *member);
 json_t *clq_keras_write_operand(const clq_keras_writing *w, const void *member);
 json_t *clq_keras_write_keyword_flag(const clq_keras_writing *w, const void *member);
