@@ -1,5 +1,5 @@
-/* Activations in a Keras file: by name, as the function that keras_hub has, or as a layer that computes what one does.
- */
+/* Activations in a Keras file: by name, as a function of keras_hub, or as a layer that computes what an activation
+ * does. */
 #include "interop/keras_reading.h"
 
 #include <math.h>
@@ -13,10 +13,10 @@ static bool is_approximate_gelu(json_t *function) {
     return strcmp(clq_keras_class(function), "function") == 0 && name && strcmp(name, approximate_gelu) == 0;
 }
 
-/* Layers that are what an activation is, if their one number is this. */
+/* Layers that do what an activation does if their one number is this number. */
 static const struct layer_row {
     const char *class_name, *key, *alias; /* alias: what Keras 2 called it, or NULL */
-    double fallback, number;              /* fallback: without the key; INFINITY, for no limit, also of null */
+    double fallback, number;              /* fallback: without the key; INFINITY: no limit, also if the key is null */
     clq_activation activation;
 } layers[] = {
     {"ReLU", "max_value", NULL, INFINITY, INFINITY, CLQ_ACTIVATION_RELU},
@@ -26,7 +26,8 @@ static const struct layer_row {
     {"Softmax", "axis", NULL, -1, -1, CLQ_ACTIVATION_SOFTMAX},
 };
 
-/* Keys that every layer has, and what ReLU has beside its maximum, which has to be 0. */
+/* Whether the configuration has no keys but the row's, those of every layer, and others that are null or 0, as ReLU's
+ * are. */
 static bool is_plain(json_t *config, const struct layer_row *row) {
     static const char *const common[] = {"name", "trainable", "dtype"};
     const char *key;
@@ -39,7 +40,7 @@ static bool is_plain(json_t *config, const struct layer_row *row) {
     return true;
 }
 
-/* Keras 2 wrote numbers of float32. */
+/* Whether the number is the row's. Keras 2 wrote numbers of float32, so they are compared as such. */
 static bool has_number(json_t *config, const struct layer_row *row) {
     json_t *value = json_object_get(config, row->key);
     if (!value && row->alias) value = json_object_get(config, row->alias);

@@ -1,4 +1,4 @@
-/* Attributes that are several numbers or words, and what calls are given beside tensors. */
+/* Attributes of several numbers or words, and arguments of calls that are not tensors. */
 #include "interop/keras_reading.h"
 
 #include <float.h>
@@ -6,9 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- what calls are given beside tensors ---- */
+/* ---- arguments of calls that are not tensors ---- */
 
-/* The sizes of lists within lists, which are those of the first. False: they are too deep. */
+/* The shape of nested lists, by the first list at each depth. False: they are too deep, or one of these lists is
+ * empty. */
 static bool find_list_shape(json_t *value, clq_shape *out) {
     *out = (clq_shape){.rank = 0};
     for (; json_is_array(value); value = json_array_get(value, 0)) {
@@ -19,8 +20,8 @@ static bool find_list_shape(json_t *value, clq_shape *out) {
     return true;
 }
 
-/* A number; or an array, as Keras writes those of NumPy and of its backends, of which axes of one place in front, as of
- * the batch, are left out and counted. */
+/* Reads a number, or an array of NumPy or of a backend as Keras writes it. Leading axes of size 1, such as the batch's,
+ * are left out and counted. */
 static bool read_numbers_of(json_t *argument, clq_operand *out) {
     json_t *value = json_object_get(json_object_get(argument, "config"), "value");
     const bool array =
@@ -55,7 +56,7 @@ void clq_keras_read_operand(const clq_keras_reading *r, void *member) {
         clq_keras_refuse(r->a, CLQ_ERROR_UNSUPPORTED, "args", "should be two tensors, or a tensor and numbers");
 }
 
-/* Number `count` of the arguments, of which at least one is a tensor. */
+/* Reads argument number `count` of the call. At least one argument is a tensor. */
 void clq_keras_read_argument(const clq_keras_reading *r, void *member) {
     clq_operand *out = member;
     json_t *all = r->a->arguments, *argument = json_array_get(all, r->row->count - 1);
@@ -67,7 +68,7 @@ void clq_keras_read_argument(const clq_keras_reading *r, void *member) {
         clq_keras_refuse(r->a, CLQ_ERROR_UNSUPPORTED, r->row->key, "should be a tensor or numbers");
 }
 
-/* Numbers as lists within lists; they are taken from `values` on. */
+/* Writes numbers as nested lists. They begin at *values, which moves past them. */
 static json_t *write_array(const clq_shape *shape, unsigned axis, const float **values) {
     json_t *list = json_array();
     if (axis == shape->rank) {
@@ -78,7 +79,8 @@ static json_t *write_array(const clq_shape *shape, unsigned axis, const float **
     return list;
 }
 
-/* A number is written with a fraction: of a whole one and a truth Keras would make whole numbers. */
+/* Writes a number with a fraction: Keras would make a tensor of whole numbers from a whole number or from true or
+ * false. */
 json_t *clq_keras_write_operand(const clq_keras_writing *w, const void *member) {
     const clq_operand *operand = member;
     const float *values = operand->array.values;
@@ -89,7 +91,7 @@ json_t *clq_keras_write_operand(const clq_keras_writing *w, const void *member) 
                      write_array(&operand->shape, 0, &values), "dtype", "float32");
 }
 
-/* The tensors of keywords stand behind the others, in the order of the rows. */
+/* The tensors of keywords come after the other inputs, in the order of the rows. */
 void clq_keras_read_tensor(const clq_keras_reading *r, void *member) {
     const size_t count = clq_keras_tensors(json_object_get(r->a->keywords, r->row->key), r->row->several);
     if (count == 0) return;
@@ -150,7 +152,7 @@ static bool is_whole(const struct clq_index *place) {
     return place->kind == CLQ_PLACES_RANGE && place->from_begin && place->to_end && place->step == 1;
 }
 
-/* [tensor, index], or a list of indices, of which the first is the batch's and takes all of it. */
+/* Reads [tensor, index] or [tensor, indices]. The first index is the batch's, and must take all of the batch. */
 void clq_keras_read_places(const clq_keras_reading *r, void *member) {
     clq_places *out = member;
     json_t *all = r->a->arguments, *indices = json_array_get(all, 1);
@@ -202,7 +204,7 @@ json_t *clq_keras_write_places(const clq_keras_writing *w, const void *member) {
     return list;
 }
 
-/* Sizes with the batch in front, which is -1 or null. */
+/* A list of sizes, with -1 or null for the batch in front. */
 void clq_keras_read_batch_shape(const clq_keras_reading *r, void *member) {
     json_t *value = clq_keras_value(r), *first = json_array_get(value, 0);
     const bool open = json_is_null(first) || json_integer_value(first) == -1;
@@ -218,7 +220,7 @@ json_t *clq_keras_write_batch_shape(const clq_keras_writing *w, const void *memb
     return clq_keras_write_dims(clq_json_append(json_array(), json_integer(-1)), member);
 }
 
-/* Axes of a transpose: the batch stays in front. From 1 on, as of a SHAPE. */
+/* The axes of a transpose, counted from 1. The batch, axis 0, must stay in front, and is left out. */
 void clq_keras_read_order(const clq_keras_reading *r, void *member) {
     json_t *value = clq_keras_value(r);
     clq_shape *out = member;
@@ -295,7 +297,7 @@ json_t *clq_keras_write_choice(const clq_keras_writing *w, const void *member) {
     return json_string(w->row->words[*(const int *)member]);
 }
 
-/* Of every axis [in front, behind]; the batch's, the first, has none. One pair, or one number, stands for all. */
+/* A list with a pair [in front, behind] for each axis. The first pair is the batch's, and must be [0, 0]. */
 void clq_keras_read_pads(const clq_keras_reading *r, void *member) {
     clq_pads *out = member;
     json_t *value = clq_keras_value(r), *first = json_array_get(value, 0);
@@ -367,7 +369,7 @@ json_t *clq_keras_write_sections(const clq_keras_writing *w, const void *member)
     return json_integer((json_int_t)sections->parts);
 }
 
-/* An axis of the first input, and one of the second, as many axes as they have. */
+/* An axis of the first input and one of the second. A single number stands for both. */
 void clq_keras_read_axis_pair(const clq_keras_reading *r, void *member) {
     int *out = member;
     json_t *value = clq_keras_value(r);

@@ -1,4 +1,4 @@
-/* Attributes of a layer in a Keras file, by the rows of its kind: how each type is read, and written. */
+/* A layer's attributes in a Keras file, by the rows of its kind: how each type of attribute is read and written. */
 #include "interop/keras_reading.h"
 
 #include <math.h>
@@ -93,7 +93,7 @@ bool clq_keras_is_size(const json_t *value, size_t *out) {
 
 /* ---- values by type ---- */
 
-/* The value of a row; NULL if the file has none, and then what the row says of that is done. */
+/* The value of a row; NULL if the file has none. Refuses a missing value if the row says that it is needed. */
 json_t *clq_keras_value(const clq_keras_reading *r) {
     json_t *value = clq_keras_attribute(r->a, r->row->key);
     if (!value && r->row->alias) value = clq_keras_attribute(r->a, r->row->alias);
@@ -105,7 +105,7 @@ void clq_keras_unfit(const clq_keras_reading *r, const json_t *value, const char
     refuse_value(r->a, r->row->key, value, wanted);
 }
 
-/* n, for all, or [n, …]. */
+/* One size for all, or a list of sizes. */
 static void read_sizes(const clq_keras_reading *r, void *member) {
     const unsigned count = CLQ_MAX(r->row->count, 1u);
     json_t *value = clq_keras_value(r);
@@ -126,7 +126,7 @@ static void read_sizes(const clq_keras_reading *r, void *member) {
     if (!fits) clq_keras_unfit(r, value, wanted);
 }
 
-/* Sizes of 0 are left to the layer. */
+/* A size of 0 is left to the layer, so the file goes without it. */
 static json_t *write_sizes(const clq_keras_writing *w, const void *member) {
     const size_t *sizes = member;
     json_t *list = json_array();
@@ -142,7 +142,8 @@ bool clq_keras_is_count(const json_t *value, size_t *out) {
     return true;
 }
 
-/* n; or for each axis n or [in front, behind]; of one axis these two alone, too. */
+/* A number for all sides, or for each axis a number or a pair [in front, behind]. For one axis, the pair may stand
+ * alone. */
 static void read_sides(const clq_keras_reading *r, void *member) {
     const unsigned count = CLQ_MAX(r->row->count, 1u);
     size_t(*sides)[2] = member, all = (size_t)r->row->fallback;
@@ -196,7 +197,7 @@ static void read_number(const clq_keras_reading *r, void *member) {
     if (value && !json_is_number(value)) clq_keras_refuse(r->a, CLQ_ERROR_FORMAT, r->row->key, "should be a number");
 }
 
-/* Without an end: null. */
+/* A number that is not finite becomes null. */
 static json_t *write_number(const clq_keras_writing *w, const void *member) {
     const double number = *(const double *)member;
     return w->row->whole ? json_integer((json_int_t)number) : clq_json_number(number);
@@ -209,7 +210,7 @@ size_t clq_keras_count_numbers(const json_t *value) {
     return count;
 }
 
-/* Whether all are numbers, or truths, which are 1 and 0; those from *at on. */
+/* Copies the numbers to to[*at …], moving *at; true and false become 1 and 0. False: something is no number. */
 bool clq_keras_take_numbers(const json_t *value, float *to, size_t *at) {
     size_t i;
     const json_t *item;
@@ -219,7 +220,8 @@ bool clq_keras_take_numbers(const json_t *value, float *to, size_t *at) {
     return number || truth || json_is_array(value);
 }
 
-/* A number or lists of them, also as Keras writes arrays: {"class_name": "__numpy__", "config": {"value": …}}. */
+/* A number or nested lists of numbers, also in an array as Keras writes it: {"class_name": "__numpy__", "config":
+ * {"value": …}}. */
 static void read_numbers(const clq_keras_reading *r, void *member) {
     clq_numbers *out = member;
     json_t *given = clq_keras_value(r), *value = given;
@@ -281,7 +283,8 @@ static json_t *write_padding(const clq_keras_writing *w, const void *member) {
     return json_string(paddings[*(const clq_padding *)member]);
 }
 
-/* Keras counts the batch as axis 0: an axis behind it, as the builder counts. Keras 2's normalisations have a list. */
+/* Reads an axis behind the batch. Keras counts the batch as axis 0; the result counts as the builder does, without the
+ * batch. Keras 2's normalisations have a list of one axis. */
 static int take_axis(const clq_keras_reading *r, unsigned ranks) {
     json_t *value = clq_keras_value(r);
     if (json_array_size(value) == 1) value = json_array_get(value, 0);
@@ -304,7 +307,7 @@ static json_t *write_axis(const clq_keras_writing *w, const void *member) {
     return clq_keras_write_axis(*(const int *)member);
 }
 
-/* One, or a list, each counted as Keras does. */
+/* One axis, or a list of axes, each counted as Keras does. */
 static void read_axes(const clq_keras_reading *r, void *member) {
     clq_axes *out = member;
     json_t *value = clq_keras_value(r);
@@ -323,7 +326,7 @@ static void read_axes(const clq_keras_reading *r, void *member) {
     if (!fits) clq_keras_unfit(r, value, wanted);
 }
 
-/* None where one is needed: the last, as the builders have it. */
+/* If there are no axes and the file needs one, writes the last axis, which is the builders' default. */
 static json_t *write_axes(const clq_keras_writing *w, const void *member) {
     const clq_axes *axes = member;
     if (axes->count == 0) return w->row->needed ? json_integer(-1) : json_null();
@@ -333,7 +336,8 @@ static json_t *write_axes(const clq_keras_writing *w, const void *member) {
     return list;
 }
 
-/* As of a mask's shape, with the batch in front: null, or a size; 1 where an axis has more. */
+/* Reads the shape of a mask, with the batch in front. Each entry is null, the axis's size, or 1, by which all places
+ * along the axis share one number. */
 static void read_shared(const clq_keras_reading *r, void *member) {
     json_t *value = clq_keras_value(r);
     const clq_shape *x = &r->x->shape;
@@ -358,7 +362,7 @@ static json_t *write_shared(const clq_keras_writing *w, const void *member) {
     return list;
 }
 
-/* One dimension may be -1: what the others leave. */
+/* One dimension may be -1, and becomes what the others leave of `elements`. */
 bool clq_keras_resolve_shape(const json_t *target, size_t elements, clq_shape *out) {
     size_t known = 1, open = SIZE_MAX;
     if (!json_is_array(target) || json_array_size(target) == 0 || json_array_size(target) > CLQ_SHAPE_MAX) return false;
@@ -396,7 +400,7 @@ static void read_initialiser(const clq_keras_reading *r, void *member) {
     clq_keras_read_initialiser(r->a, r->row->key, member);
 }
 
-/* ---- values of which one is taken ---- */
+/* ---- attributes of which only one value is supported ---- */
 
 static void check_word(const clq_keras_reading *r, void *member) {
     (void)member;
@@ -435,8 +439,8 @@ static void check_null(const clq_keras_reading *r, void *member) {
                          clq_keras_quote(value, text));
 }
 
-/* Whole numbers would be rounded. */
-/* Whole numbers stay what they are as other whole numbers, and truths as truths, or as 1 and 0: here all are floats. */
+/* Whether a cast to `type` leaves the tensor's numbers as they are. All numbers here are floats. Whole numbers stay
+ * what they are as int32 and int64, and truths also as bool. Other numbers would be rounded. */
 static bool stays(const json_t *tensor, const char *type) {
     static const char *const whole[] = {"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"};
     const char *from = json_string_value(json_object_get(json_object_get(tensor, "config"), "dtype"));
@@ -511,7 +515,7 @@ const clq_keras_type clq_keras_types[CLQ_ATTRIBUTE_TYPES] = {
     [CLQ_ATTRIBUTE_AXIS_PAIR] = {clq_keras_read_axis_pair, clq_keras_write_axis_pair},
     [CLQ_ATTRIBUTE_OPERAND] = {clq_keras_read_operand, clq_keras_write_operand, CLQ_KERAS_IN_ARGUMENTS},
     [CLQ_ATTRIBUTE_ARGUMENT] = {clq_keras_read_argument, clq_keras_write_operand, CLQ_KERAS_IN_ARGUMENTS},
-    [CLQ_ATTRIBUTE_TENSOR] = {clq_keras_read_tensor}, /* written by the node that reads it */
+    [CLQ_ATTRIBUTE_TENSOR] = {clq_keras_read_tensor}, /* written with the call that reads it */
     [CLQ_ATTRIBUTE_KEYWORD_FLAG] = {clq_keras_read_keyword_flag, clq_keras_write_keyword_flag, CLQ_KERAS_IN_KEYWORDS},
     [CLQ_ATTRIBUTE_KEYWORD_NUMBER] = {clq_keras_read_keyword_number, clq_keras_write_keyword_number,
                                       CLQ_KERAS_IN_KEYWORDS},
@@ -528,7 +532,7 @@ const clq_keras_type clq_keras_types[CLQ_ATTRIBUTE_TYPES] = {
 void clq_keras_read_rows(clq_keras_attributes *a, const clq_layer_kind *kind, const clq_model_tensor *x, void *config) {
     for (size_t i = 0; i < kind->attribute_count && a->status == CLQ_OK; i++) {
         const clq_attribute *row = &kind->attributes[i];
-        if (row->own && !a->is_part) continue; /* left, and refused as any key is that there is none of */
+        if (row->own && !a->is_part) continue; /* its key is left, and refused like any unknown key */
         clq_keras_types[row->type].read(&(clq_keras_reading){a, row, x}, (char *)config + row->at);
     }
 }

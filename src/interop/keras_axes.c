@@ -1,15 +1,15 @@
-/* Layers whose channels, or whose axes, are not the last: each is that layer between two permutations, of its input and
- * of what it gives. It has the same variables under the same names. */
+/* Blocks of layers whose channels or axes are not the last ones. Each becomes the layer itself between two
+ * permutations, of its input and of its output, and has the same variables under the same names. */
 #include "interop/keras_blocks.h"
 
 #include <string.h>
 
-/* Axes of a sample, from 1 on. */
+/* An order of a sample's axes, which are counted from 1. */
 typedef struct order {
     unsigned rank, axes[CLQ_SHAPE_MAX];
 } order;
 
-/* Those that `last` has behind all others, both in their order. */
+/* The axes of `last` behind all others; both keep their order. */
 static order order_with_last(unsigned rank, const bool last[CLQ_SHAPE_MAX + 1]) {
     order o = {.rank = 0};
     for (unsigned turn = 0; turn < 2; turn++)
@@ -28,7 +28,7 @@ static bool keeps_order(const order *o) {
     return true;
 }
 
-/* Where the tensor is by then: `from` itself if there is nothing to permute. */
+/* Permutes a tensor. Gives the layer that has the result: `from` itself if there is nothing to permute. */
 static const char *add_permuted(clq_block_writer *w, const order *o, const char *name, const char *from) {
     if (keeps_order(o)) return from;
     json_t *dims = json_array();
@@ -37,11 +37,11 @@ static const char *add_permuted(clq_block_writer *w, const order *o, const char 
     return name;
 }
 
-/* The layer itself with one other value in its configuration, which is taken. */
+/* Adds the layer itself with another value of one key of its configuration; takes the value. */
 static void add_itself(clq_block_writer *w, const char *key, json_t *value, const char *from) {
     json_t *config = clq_json_copy(w->config);
     (void)json_object_set_new(config, key, value);
-    (void)json_object_del(config, "trainable"); /* the block is not trained, then */
+    (void)json_object_del(config, "trainable"); /* the block's `trainable` counts */
     clq_block_add(w, CLQ_LAYERS, clq_keras_class(w->use->layer), "itself", config, NULL, CLQ_FROM(from));
     clq_block_note_itself(w);
 }
@@ -68,7 +68,8 @@ static order add_channels_last(clq_block_writer *w) {
     add_itself(w, "data_format", json_string("channels_last"), add_permuted(w, &o, "front", "inputs"));
     return o;
 }
-/* Keras applies the activation to channels_first: a softmax goes along the last axis, which is the width there. */
+/* Keras applies the activation to channels_first, where a softmax goes along the last axis, the width. So the
+ * activation comes behind the permutation back. */
 static const char *const *write_channels_first(clq_block_writer *w) {
     const order o = add_channels_last(w);
     json_t *activation = clq_block_take_activation(w, "activation", "linear");
@@ -81,12 +82,12 @@ static const char *const *write_channels_first(clq_block_writer *w) {
     clq_block_add_activation(w, "activated", activation, give_back(w, &o, "itself")[0]);
     return clq_block_give(w, "activated");
 }
-/* Over all places: channels alone are left, or with `keepdims` places of one. */
+/* Pools over all places. Only the channels are left; with `keepdims`, the other axes stay, with size 1. */
 static const char *const *write_global(clq_block_writer *w) {
     const order o = add_channels_last(w);
     return clq_block_flag(w, "keepdims", false) ? give_back(w, &o, "itself") : clq_block_give(w, "itself");
 }
-/* Keras flattens places, and for each of them its channels. */
+/* Keras flattens place by place, with all channels of each place together. */
 static const char *const *write_flattened(clq_block_writer *w) {
     (void)add_channels_last(w);
     return clq_block_give(w, "itself");
@@ -94,7 +95,8 @@ static const char *const *write_flattened(clq_block_writer *w) {
 
 /* ---- axes that are not the last ones ---- */
 
-/* Where the variables have the axes in the order in which these are named, which permutations do not follow. */
+/* Whether the layer's variables have the axes in the order in which the key names them. The permutations here do not
+ * follow that order. */
 static bool has_order(const clq_block_writer *w) {
     return strcmp(clq_keras_class(w->use->layer), "LayerNormalization") == 0;
 }
@@ -130,8 +132,8 @@ static bool take_axes(clq_block_writer *w, order *o, unsigned *count) {
     return false;
 }
 
-/* -1; or -2, -1; and so on. Axes counted from the front are the last ones or not by the input's rank: write_with_axes
- * sees that. */
+/* Whether axes are -1, or -2 and -1, and so on. Axes counted from the front are the last ones or not by the input's
+ * rank: write_with_axes handles these. */
 static bool are_last(const json_t *axes) {
     const size_t count = json_is_array(axes) ? json_array_size(axes) : 1;
     for (size_t i = 0; i < count; i++) {
@@ -164,7 +166,7 @@ static const char *const *write_with_axes(clq_block_writer *w) {
     return give_back(w, &o, "itself");
 }
 
-/* Softmax over several axes: over one that has all their places. */
+/* Softmax over several axes: along one axis into which they are joined. */
 static bool has_several_axes(json_t *config) { return json_array_size(json_object_get(config, "axis")) > 1; }
 
 static void add_shape(clq_block_writer *w, const char *name, const size_t *dims, unsigned rank, const char *from) {
@@ -191,7 +193,7 @@ static const char *const *write_softmax(clq_block_writer *w) {
 
 /* ---- the rows ---- */
 
-/* Which keys there are, the layer itself says. */
+/* The rows have no keys: the layer itself checks its keys. */
 #define ROW(of_class, condition, function)                                                                             \
     { .class_name = (of_class), .names = clq_block_inputs_names, .of_config = (condition), .write = (function) }
 #define CHANNELS(of_class) ROW(of_class, has_channels_first, write_channels_first)
@@ -200,7 +202,7 @@ static const char *const *write_softmax(clq_block_writer *w) {
     ROW(of_class "1D", has_channels_first, write_global), ROW(of_class "2D", has_channels_first, write_global),        \
         ROW(of_class "3D", has_channels_first, write_global)
 #define AXES(of_class) ROW(of_class, has_other_axes, write_with_axes)
-/* No layer within it gets its keys. */
+/* This block has keys, as no layer within it gets the block's configuration. */
 #define SOFTMAX(of_module)                                                                                             \
     {                                                                                                                  \
         .module = (of_module), .class_name = "Softmax", .names = clq_block_inputs_names, .keys = "axis",               \

@@ -1,20 +1,21 @@
-/* Backbones of keras_hub by class name and hyper-parameters, as keras_hub itself saves them: each is a row with the
- * layers of its Functional model. What is written of them is read as any Functional model is. */
+/* Backbones of keras_hub, which keras_hub saves as a class name and hyper-parameters. Each is a row with the layers of
+ * its Functional model. What is written from a row is read as any Functional model is. */
 #include "interop/keras_blocks.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-/* A layer is [name, module, class, configuration, inputs], as JSON with ' in place of ". "$key" is the value of a key
- * of the file's configuration, "$key:1e-6" with a default; "$sqrt key" is its square root; "$even key" is true in every
- * other one of a number of layers, from the first on, if the key is true. A name with '#' is that of num_layers layers,
- * with their numbers there. Of inputs, '<' is the layer before, and 'key=name' a keyword. */
+/* A layer is [name, module, class, configuration, inputs], as JSON with ' in place of ". "$key" stands for the value of
+ * a key of the file's configuration; "$key:1e-6" has a default; "$sqrt key" is the value's square root. A name with '#'
+ * makes num_layers layers, which have their numbers in its place. In these, "$even key" is true in every other layer,
+ * from the first on, if the key is true. Among inputs, '<' is the layer before, and 'key=name' passes a layer by
+ * keyword. */
 enum { LAYERS_MOST = 12 };
 typedef struct backbone {
     const char *module, *class_name;
     const char *inputs;  /* with spaces between them */
-    const char *outputs; /* likewise, in the order of Keras's names of them */
+    const char *outputs; /* likewise, in the order of their names in Keras; '<': the last of num_layers layers */
     const char *layers[LAYERS_MOST];
 } backbone;
 
@@ -22,7 +23,7 @@ typedef struct backbone {
 
 #define KERAS "'keras.layers'"
 #define OF_MODELING "'" CLQ_HUB "layers.modeling."
-/* A quotation mark begins it. */
+/* The quotation mark at the beginning is closed where the macro is used. */
 #define OF_MODEL "'" CLQ_HUB "models."
 #define NORMAL(deviation) "{'class_name':'RandomNormal','config':{'mean':0.0,'stddev':" deviation "}}"
 #define CUT_NORMAL "{'class_name':'TruncatedNormal','config':{'mean':0.0,'stddev':0.02}}"
@@ -219,11 +220,11 @@ static const backbone backbones[] = {
 enum { BLOCKS_MOST = 1000 };
 typedef struct building {
     json_t *config; /* the file's; borrowed */
-    json_t *left;   /* what nobody has taken yet */
+    json_t *left;   /* its keys that nobody has taken yet; owned */
     json_t *layers;
-    const char *last;   /* the name of the layer before; of a number of them, that of `layers` */
-    const char *stack;  /* of the last of num_layers layers */
-    long number, index; /* num_layers; which of them it is */
+    const char *last;   /* the name of the layer before; borrowed from `layers` */
+    const char *stack;  /* the name of the last of num_layers layers */
+    long number, index; /* num_layers; which of these layers is added */
     clq_status status;
 } building;
 
@@ -231,7 +232,7 @@ static void refuse(building *b, clq_status status, const char *key, const char *
     if (b->status == CLQ_OK) b->status = clq_fail(status, "config.%.60s %s", key, what);
 }
 
-/* What Jansson's functions return. */
+/* result: what one of Jansson's functions returned; not 0: memory is out. */
 static void check_memory(building *b, int result) {
     if (result != 0 && b->status == CLQ_OK) b->status = clq_fail(CLQ_ERROR_MEMORY, "config: out of memory");
 }
@@ -242,7 +243,7 @@ static json_t *parse(building *b, const char *text) {
     return parsed;
 }
 
-/* "$key" or "$key:default", behind the '$'. */
+/* Takes the value of "$key" or "$key:default". text: what follows the '$'. */
 static json_t *take(building *b, const char *text) {
     char key[64];
     const size_t length = strcspn(text, ":");
@@ -255,20 +256,20 @@ static json_t *take(building *b, const char *text) {
         return json_incref(value);
     }
     if (text[length] == '\0') refuse(b, CLQ_ERROR_FORMAT, key, "is missing");
-    if (value || text[length] == '\0') return json_null(); /* null was said, which may mean another thing */
+    if (value || text[length] == '\0') return json_null(); /* the file says null, which may mean another thing */
     (void)snprintf(key, sizeof key, "[%s]", text + length + 1);
     json_t *list = parse(b, key), *otherwise = json_incref(json_array_get(list, 0));
     json_decref(list);
     return otherwise;
 }
 
-/* Behind a word and the space that follows it; NULL: the text has another beginning. */
+/* What follows a word and a space at the text's beginning; NULL: the text begins otherwise. */
 static const char *behind(const char *text, const char *word) {
     const size_t length = strlen(word);
     return strncmp(text, word, length) == 0 && text[length] == ' ' ? text + length + 1 : NULL;
 }
 
-/* Of "key" or "key:default". */
+/* Refuses the value of "key" or "key:default". */
 static void refuse_value(building *b, const char *text, const char *what) {
     char key[64];
     (void)snprintf(key, sizeof key, "%.*s", (int)strcspn(text, ":"), text);
@@ -277,7 +278,7 @@ static void refuse_value(building *b, const char *text, const char *what) {
 
 static json_t *make_root(building *b, const char *text) {
     json_t *value = take(b, text), *made = NULL;
-    const double number = json_number_value(value); /* 0 of what is no number */
+    const double number = json_number_value(value); /* 0 if it is no number */
     if (number > 0)
         made = json_real(sqrt(number));
     else
@@ -294,7 +295,7 @@ static json_t *make_even(building *b, const char *text) {
     return made;
 }
 
-/* The same, and what is made of the value. */
+/* As take; but with "sqrt" or "even" in front, gives what is made of the value. */
 static json_t *take_made(building *b, const char *text) {
     const char *root = behind(text, "sqrt"), *even = behind(text, "even");
     return root ? make_root(b, root) : even ? make_even(b, even) : take(b, text);
@@ -319,7 +320,7 @@ static json_t *fill(building *b, json_t *from) {
 static void add_input(building *b, json_t *input, json_t *arguments, json_t *keywords) {
     const char *text = json_string_value(input), *equal = text ? strchr(text, '=') : NULL;
     char key[64];
-    if (!text) { /* no tensor */
+    if (!text) { /* it is no tensor */
         check_memory(b, json_array_append(arguments, input));
     } else if (*text == '$') {
         check_memory(b, json_array_append_new(arguments, take_made(b, text + 1)));
@@ -387,7 +388,7 @@ static json_t *find_outputs(building *b, const char *names) {
     return ends;
 }
 
-/* What no row has taken. */
+/* Refuses the keys that no row has taken. */
 static void check_left(building *b) {
     static const char *const common[] = {"name", "trainable", "dtype"};
     const char *key;

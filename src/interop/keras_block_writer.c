@@ -1,4 +1,4 @@
-/* Writing the layers of a block down, and parts that several blocks have. */
+/* Writes down the layers of a block, and parts that several blocks have. */
 #include "interop/keras_blocks.h"
 
 #include <stdarg.h>
@@ -19,7 +19,8 @@ void clq_block_refuse(clq_block_writer *w, const char *key, const char *format, 
 
 json_t *clq_block_refer(const char *layer, int output) { return clq_keras_refer(layer, 0, (uint32_t)output, NULL); }
 
-/* A layer with one use; config and keywords are taken, NULL: none. inputs: names of layers, NULL behind the last. */
+/* Adds a layer with one call. Takes config and keywords; NULL: none. inputs: names of the layers that the call reads;
+ * NULL after the last. */
 void clq_block_add(clq_block_writer *w, const char *module, const char *class_name, const char *name, json_t *config,
                    json_t *keywords, const char *const *inputs) {
     json_t *arguments = json_array();
@@ -33,13 +34,14 @@ void clq_block_add(clq_block_writer *w, const char *module, const char *class_na
         w->status = clq_fail(CLQ_ERROR_MEMORY, "%s: out of memory", w->path);
 }
 
-/* Several tensors as one argument, as of Add. */
+/* Adds a layer of Keras that takes a list of tensors, such as Add. They are written as several arguments, which the
+ * reader takes for the list. */
 void clq_block_add_of_list(clq_block_writer *w, const char *class_name, const char *name, json_t *config,
                            const char *const *inputs) {
     clq_block_add(w, CLQ_LAYERS, class_name, name, config, NULL, inputs);
 }
 
-/* The layer's uses, or the last layer's; borrowed. */
+/* The layer of this name; the last layer if name is NULL; borrowed. */
 static json_t *find_layer(const clq_block_writer *w, const char *name) {
     size_t i;
     json_t *layer, *found = json_array_get(w->layers, json_array_size(w->layers) - 1);
@@ -128,7 +130,7 @@ const clq_shape *clq_block_shape_of(const clq_block_writer *w, unsigned input) {
     return &w->use->model->tensors[w->use->inputs[input].id - 1].shape;
 }
 
-/* (tokens, channels) of the first input. */
+/* The channels of the first input, which must have the shape (tokens, channels). 1 after a refusal. */
 size_t clq_block_channels_of(clq_block_writer *w) {
     const clq_shape *x = clq_block_shape_of(w, 0);
     if (x->rank == 2) return x->dims[1];
@@ -141,7 +143,7 @@ size_t clq_block_same_channels(clq_block_writer *w, const char *key) {
     if (repeated != channels) clq_block_refuse(w, key, "%zu should be its input's channels, %zu", repeated, channels);
     return channels;
 }
-/* What divides what; 1 after a refusal. */
+/* all / parts, without a remainder; 1 after a refusal. */
 size_t clq_block_divide(clq_block_writer *w, size_t all, size_t parts, const char *key) {
     if (parts > 0 && all % parts == 0) return all / parts;
     clq_block_refuse(w, key, "%zu does not divide %zu", parts, all);
@@ -150,14 +152,14 @@ size_t clq_block_divide(clq_block_writer *w, size_t all, size_t parts, const cha
 
 /* ---- parts that several blocks have ---- */
 
-/* The block gives one tensor. */
+/* Makes the output of layer `name` the block's only output. */
 const char *const *clq_block_give(clq_block_writer *w, const char *name) {
     (void)snprintf(w->given, sizeof w->given, "%s", name);
     w->output[0] = w->given;
     return w->output;
 }
 
-/* epsilon: without the key. */
+/* epsilon: if the block has no layer_norm_epsilon. */
 void clq_block_add_norm_of(clq_block_writer *w, const char *name, double epsilon, const char *from) {
     clq_block_add(w, CLQ_LAYERS, "LayerNormalization", name,
                   json_pack("{s:o}", "epsilon", clq_block_value_or(w, "layer_norm_epsilon", json_real(epsilon))), NULL,
@@ -184,7 +186,7 @@ void clq_block_add_activation(clq_block_writer *w, const char *name, json_t *act
 void clq_block_add_sum(clq_block_writer *w, const char *name, const char *a, const char *b) {
     clq_block_add_of_list(w, "Add", name, NULL, CLQ_FROM(a, b));
 }
-/* Those of the block's kernels and biases. */
+/* Copies the block's initializers of kernels and, if asked, of biases into config. */
 void clq_block_take_initializers(const clq_block_writer *w, json_t *config, bool bias) {
     static const char *const keys[] = {"kernel_initializer", "bias_initializer"};
     for (unsigned i = 0; i < (bias ? 2u : 1u); i++)
@@ -218,7 +220,7 @@ void clq_block_add_learned(clq_block_writer *w, const char *name, size_t rows, s
 json_t *clq_block_normal(double deviation) {
     return json_pack("{s:s, s:{s:f, s:f}}", "class_name", "RandomNormal", "config", "mean", 0.0, "stddev", deviation);
 }
-/* A padding mask (tokens) as one of pairs (1, tokens); of heads (1, 1, tokens). */
+/* Turns a padding mask (tokens) into a mask of pairs (1, tokens), and that into a mask for all heads (1, 1, tokens). */
 void clq_block_add_pairs(clq_block_writer *w, const char *name, const char *mask) {
     clq_block_add(w, CLQ_NUMPY, "ExpandDims", name, json_pack("{s:i}", "axis", 1), NULL, CLQ_FROM(mask));
 }

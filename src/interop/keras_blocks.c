@@ -1,6 +1,6 @@
-/* Layers that are made of others, as models within the model: Keras's wrappers, and keras_hub's blocks. Each is a row:
- * the names of what it is applied to, the keys of its configuration, and a function that writes the layers down. From
- * there on it is read as any model within the model is. */
+/* Blocks, which are written down as inner models made of other layers: Keras's wrappers, functions and layers, and
+ * keras_hub's blocks. A row has the names of a block's inputs, the keys of its configuration, and a function that
+ * writes its layers down. What is written is then read as any inner model is. */
 #include "interop/keras_blocks.h"
 #include "interop/keras_graph.h"
 
@@ -9,7 +9,7 @@
 
 /* ---- configurations ---- */
 
-/* Whether a word is among those of a text. */
+/* Whether a word is among the words of a text. */
 static bool has_word(const char *words, const char *word) {
     const size_t length = strlen(word);
     for (const char *at = words; at && *at; at += strspn(at, " ")) {
@@ -34,7 +34,7 @@ clq_status clq_keras_check_common(json_t *config, const char *layer) {
     return CLQ_OK;
 }
 
-/* Keys that are neither among these nor common to all layers are refused. */
+/* Refuses keys that are neither in `keys` nor common to all layers, unless they are null. */
 static clq_status check_keys(const char *keys, json_t *config, const char *path) {
     static const char *const common[] = {"name", "trainable", "dtype", "batch_input_shape", "autocast"};
     const char *key;
@@ -50,7 +50,7 @@ static clq_status check_keys(const char *keys, json_t *config, const char *path)
 
 /* ---- Keras's wrappers ---- */
 
-/* A layer's JSON with changes to its configuration, as a layer of its own. */
+/* Adds the layer that a wrapper has, with changes to the layer's configuration; takes them. */
 static void add_wrapped(clq_block_writer *w, json_t *layer, const char *name, json_t *changes, const char *from) {
     json_t *config = clq_json_copy(json_object_get(layer, "config"));
     (void)json_object_update(config, changes);
@@ -64,7 +64,7 @@ static const char *name_of(json_t *layer, const char *otherwise) {
     return name ? name : otherwise;
 }
 
-/* Whether layers of blocks that the block itself names have this name. */
+/* Whether this is a name that a block may give a layer of its own. */
 static bool is_own(const char *name) {
     static const char *const own[] = {"sequences", "inputs", "mask", "turned", "output"};
     for (size_t i = 0; i < CLQ_COUNT_OF(own); i++)
@@ -74,8 +74,8 @@ static bool is_own(const char *name) {
     return numbered && number[1 + strspn(number + 1, "0123456789")] == '\0';
 }
 
-/* The name of a layer that the file names, within a block: as many whole characters as there are bytes for, and another
- * name than layers of the block have. other: a name that is taken; NULL: none is. */
+/* Makes the name that a layer of the file has within a block: the layer's name, cut to at most `bytes` bytes of whole
+ * characters. It differs from the block's own names and from `other`, a name that is taken (NULL: none is). */
 static void name_within(const char *prefix, const char *name, size_t bytes, const char *other,
                         char out[CLQ_LAYER_NAME_MAX]) {
     size_t length = 0, next;
@@ -84,7 +84,7 @@ static void name_within(const char *prefix, const char *name, size_t bytes, cons
     if (is_own(out) || (other && strcmp(out, other) == 0)) memcpy(out + strlen(out), "_", 2);
 }
 
-/* Behind the outputs: the states of the one layer, then those of the other. */
+/* Adds outputs of the block behind the first `outputs`: the states of the one layer, then those of the other. */
 static void give_states(clq_block_writer *w, const char *const layers[2], int states, unsigned outputs) {
     static const char *const names[] = {"state_0", "state_1", "state_2", "state_3"};
     for (int i = 0; i < 2 * states; i++) {
@@ -96,7 +96,8 @@ static void give_states(clq_block_writer *w, const char *const layers[2], int st
 }
 
 static const char *const sequence_names[] = {"sequences", "mask", NULL};
-/* The layer that joins both ways, and its module; NULL: they stay apart. A Multiply of layers would look at masks. */
+/* The class and module of the layer that joins both directions; NULL: they stay apart. "mul" is the function Multiply,
+ * since the layer Multiply would look at masks. */
 static const char *const *find_joining(clq_block_writer *w) {
     json_t *mode = clq_block_value_of(w, "merge_mode");
     const char *merge = mode ? json_string_value(mode) : "concat";
@@ -128,7 +129,7 @@ static const char *const *write_bidirectional(clq_block_writer *w) {
         clq_block_refuse(w, "backward_layer", "it goes the same way as the other layer: one has to go backwards");
     if (w->status != CLQ_OK) return NULL;
     const bool sequences = json_is_true(json_object_get(config, "return_sequences"));
-    enum { BYTES = 50 }; /* of a name, with room for what stands in front of it and behind it */
+    enum { BYTES = 50 }; /* of a name, so that there is room for a prefix and a suffix */
     char names[2][CLQ_LAYER_NAME_MAX];
     const char *given = name_of(ahead, "forward"), *behind = strncmp(given, "forward_", 8) == 0 ? given + 8 : given;
     const bool own = json_is_object(back);
@@ -143,7 +144,7 @@ static const char *const *write_bidirectional(clq_block_writer *w) {
     clq_block_note_store(w, "forward_layer");
     add_wrapped(w, own ? back : ahead, names[1], turned, "sequences");
     clq_block_note_store(w, "backward_layer");
-    if (clq_block_is_given(w, 1)) /* both have it */
+    if (clq_block_is_given(w, 1)) /* both directions have it */
         for (size_t i = json_array_size(w->layers) - 2; i < json_array_size(w->layers); i++) {
             json_t *node = json_array_get(json_object_get(json_array_get(w->layers, i), "inbound_nodes"), 0);
             (void)json_object_set_new(json_object_get(node, "kwargs"), "mask", clq_block_refer("mask", 0));
@@ -168,7 +169,7 @@ static const char *const *write_bidirectional(clq_block_writer *w) {
     return w->output;
 }
 
-/* A cell as its recurrent layer has it; several are layers, one behind the other. */
+/* Adds a cell as the recurrent layer that has such a cell. Several cells become such layers, one after the other. */
 static void add_cell(clq_block_writer *w, json_t *cell, const char *name, bool first, bool last, const char *from) {
     static const char *const classes[][2] = {{"LSTMCell", "LSTM"}, {"GRUCell", "GRU"}, {"SimpleRNNCell", "SimpleRNN"}};
     static const char *const keys[] = {"stateful", "unroll", "zero_output_for_mask"};
@@ -189,7 +190,7 @@ static void add_cell(clq_block_writer *w, json_t *cell, const char *name, bool f
     if (clq_block_is_given(w, 1)) clq_block_set_keyword(w, "mask", clq_block_refer("mask", 0));
 }
 
-/* What the cells of a stack have in common: nothing but whether they are trained. */
+/* Checks the configuration of a stack of cells: besides the cells, it may say only whether they are trained. */
 static clq_status check_stack(const clq_block_writer *w, json_t *config) {
     char *path = clq_strprintf("%s.config.cell", w->path);
     clq_status status = path ? check_keys("cells", config, path) : CLQ_ERROR_MEMORY;
@@ -198,7 +199,7 @@ static clq_status check_stack(const clq_block_writer *w, json_t *config) {
     return status;
 }
 
-/* The cell's own name; with its number in front if a cell before it has that name. */
+/* Gives the cell its own name. If a layer before has that name, the cell's number stands in front of it. */
 static void name_cell(const clq_block_writer *w, json_t *cell, size_t number, char out[CLQ_LAYER_NAME_MAX]) {
     enum { BYTES = CLQ_LAYER_NAME_MAX - 30 };
     char prefix[28] = "";
@@ -223,7 +224,7 @@ static const char *const *write_cells(clq_block_writer *w) {
     if (clq_block_flag(w, "return_state", false)) clq_block_refuse(w, "return_state", "true is not supported");
     if (count == 0) clq_block_refuse(w, "cell", "there are no cells");
     if (count > CELLS_MOST) clq_block_refuse(w, "cell", "more than %d cells are not supported", CELLS_MOST);
-    /* Layers behind the first read its steps, which are turned round, and the mask is not. */
+    /* Layers behind the first read the first's steps, which are in reverse order, but the mask is not. */
     if (count > 1 && masked && clq_block_flag(w, "go_backwards", false))
         clq_block_refuse(w, "go_backwards",
                          "true is not supported of several cells with a mask; make each cell an RNN of its own");
@@ -244,7 +245,8 @@ static const char *const *write_cells(clq_block_writer *w) {
 
 static const char *const distributed_names[] = {"inputs", "mask", NULL};
 
-/* Layers that do with the last axis, or with each number, what they do with it in each step. */
+/* Whether a layer works on the last axis, or on each number by itself. Applied to all steps at once, it does what it
+ * does in each step. */
 static bool goes_along(json_t *layer) {
     static const char *const classes[] = {"Dense",     "Dropout", "Activation", "ReLU",         "LeakyReLU",
                                           "Rescaling", "ELU",     "Identity",   "GaussianNoise"};
@@ -261,8 +263,8 @@ static bool takes_step_mask(json_t *layer) {
     return clq_keras_takes_mask(layer) || clq_keras_is_inner_model(layer);
 }
 
-/* The layer is applied to each step, as Keras does, or to all at once if that is the same. */
-enum { STEPS_MAX = 1024 }; /* that a layer is applied to one by one */
+/* TimeDistributed: applies the layer to each step, as Keras does, or to all steps at once if that is the same. */
+enum { STEPS_MAX = 1024 }; /* most steps that a layer is applied to one by one */
 
 static const char *const *write_distributed(clq_block_writer *w) {
     json_t *layer = clq_block_value_of(w, "layer");
@@ -370,9 +372,9 @@ const char *clq_keras_block_input(json_t *layer, size_t i) {
 size_t clq_keras_block_places(json_t *layer) {
     const clq_block_row *row = find_row(layer);
     if (!row) return SIZE_MAX;
-    if (row->names == sequence_names) return 1; /* the second would be a state */
+    if (row->names == sequence_names) return 1; /* in Keras the second is a state */
     if (row->names[0] && strcmp(row->names[0], "decoder_sequence") == 0 && row->names[2])
-        return 3; /* the fourth would be a mask of pairs */
+        return 3; /* in Keras the fourth is a mask of pairs */
     size_t count = 0;
     while (row->names[count]) count++;
     return count;
@@ -402,7 +404,7 @@ const char *clq_keras_block_class(size_t i) {
     return NULL;
 }
 
-/* The inputs' layers, and what the block gives, as of a Functional model. */
+/* Adds the InputLayers, and gives the config of a Functional model with the block's inputs and outputs. */
 static json_t *finish(clq_block_writer *w, const clq_block_row *row, const char *const *outputs) {
     json_t *ends = json_array(), *starts = json_array();
     for (size_t i = 0; row->names[i]; i++) {

@@ -1,6 +1,6 @@
-/* Layers that are made of others, written down as models within the model: what writes them (keras_block_writer.c),
- * functions of keras.ops (keras_ops.c), and the blocks of keras_hub (keras_hub.c and keras_hub_*.c, a file for each
- * kind of model). */
+/* Blocks: layers that Clique writes down as models made of simpler layers. What writes the layers is in
+ * keras_block_writer.c, functions of keras.ops in keras_ops.c, and blocks of keras_hub in keras_hub.c and
+ * keras_hub_*.c, a file for each kind of model. */
 #ifndef CLQ_INTEROP_KERAS_BLOCKS_H
 #define CLQ_INTEROP_KERAS_BLOCKS_H
 
@@ -13,13 +13,13 @@
 
 typedef struct clq_block_writer {
     const clq_keras_block_use *use;
-    json_t *config; /* the block's; borrowed */
+    json_t *config; /* the block's configuration; borrowed */
     json_t *layers;
     const char *path; /* of the block, for messages */
     clq_status status;
-    const char *output[CLQ_BLOCK_OUTPUTS_MAX + 1]; /* names of the layers that give its outputs; NULL behind the last */
-    char given[CLQ_LAYER_NAME_MAX];                /* that of the first */
-    const char *masked;                            /* the input or layer whose mask the output has; NULL: it has none */
+    const char *output[CLQ_BLOCK_OUTPUTS_MAX + 1]; /* names of the layers that give its outputs; NULL after the last */
+    char given[CLQ_LAYER_NAME_MAX];                /* the name of the first of these */
+    const char *masked; /* the input or layer whose mask the output has; NULL: the output has no mask */
 } clq_block_writer;
 
 #define CLQ_FROM(...) ((const char *const[]){__VA_ARGS__, NULL})
@@ -29,40 +29,40 @@ void clq_block_add(clq_block_writer *w, const char *module, const char *class_na
                    json_t *keywords, const char *const *inputs);
 void clq_block_add_of_list(clq_block_writer *w, const char *class_name, const char *name, json_t *config,
                            const char *const *inputs);
-/* One more use of a layer, with the same weights; and the last layer reads what that gives, in place of the first use.
- */
+/* clq_block_use_again adds one more call of a layer, with the same weights. clq_block_read_again makes the last layer
+ * read the output of such a second call in place of the first's. */
 void clq_block_use_again(clq_block_writer *w, const char *name, const char *input);
 void clq_block_read_again(clq_block_writer *w);
-/* Of the last layer: an attribute. value is taken. */
+/* Sets an attribute of the last layer; takes value. */
 void clq_block_set(clq_block_writer *w, const char *key, json_t *value);
-/* Of the last layer's call: one more argument, or keyword; it is taken. */
+/* Adds an argument, or a keyword, to the last layer's call; takes it. */
 void clq_block_append_argument(clq_block_writer *w, json_t *argument);
 void clq_block_set_keyword(clq_block_writer *w, const char *key, json_t *value);
-/* What Keras's files of weights call the last layer within the block, if that is not its name. */
+/* Notes what Keras's files of weights call the last layer within the block, if that is not the layer's name. */
 void clq_block_note_store(clq_block_writer *w, const char *store);
-/* The last layer is the block's own: it has the block's name, and files of weights have it where they have the block.
- */
+/* Notes that the last layer stands for the block. It has the block's name, and its weights are where files of weights
+ * have the block. */
 void clq_block_note_itself(clq_block_writer *w);
 json_t *clq_block_value_of(const clq_block_writer *w, const char *key);
 json_t *clq_block_value_or(const clq_block_writer *w, const char *key, json_t *otherwise);
-/* The activation of a key; `otherwise` without the key. Keras takes null as linear. */
+/* The activation that a key names; `otherwise` if the configuration lacks the key. Null means linear, as in Keras. */
 json_t *clq_block_take_activation(const clq_block_writer *w, const char *key, const char *otherwise);
 long clq_block_whole(clq_block_writer *w, const char *key, long otherwise);
 double clq_block_number(clq_block_writer *w, const char *key, double otherwise);
 bool clq_block_flag(clq_block_writer *w, const char *key, bool otherwise);
 const clq_shape *clq_block_shape_of(const clq_block_writer *w, unsigned input);
 size_t clq_block_channels_of(clq_block_writer *w);
-/* The channels of the first input, which the key repeats. */
+/* The channels of the first input. The key, if it is there, must repeat their number. */
 size_t clq_block_same_channels(clq_block_writer *w, const char *key);
 size_t clq_block_divide(clq_block_writer *w, size_t all, size_t parts, const char *key);
 const char *const *clq_block_give(clq_block_writer *w, const char *name);
-/* epsilon: without the key; of the root mean square, whatever keys there are. */
+/* epsilon: if the block has no layer_norm_epsilon. clq_block_add_rms_of uses its epsilon in any case. */
 void clq_block_add_norm_of(clq_block_writer *w, const char *name, double epsilon, const char *from);
 void clq_block_add_rms_of(clq_block_writer *w, const char *name, double epsilon, const char *from);
 void clq_block_add_norm(clq_block_writer *w, const char *name, const char *from);
 void clq_block_add_rms(clq_block_writer *w, const char *name, const char *from);
 void clq_block_add_dropout(clq_block_writer *w, const char *name, double rate, const char *from);
-/* activation: taken. */
+/* Takes activation. */
 void clq_block_add_activation(clq_block_writer *w, const char *name, json_t *activation, const char *from);
 void clq_block_add_sum(clq_block_writer *w, const char *name, const char *a, const char *b);
 void clq_block_take_initializers(const clq_block_writer *w, json_t *config, bool bias);
@@ -71,63 +71,68 @@ void clq_block_add_dense(clq_block_writer *w, const char *name, size_t units, js
                          const char *from);
 void clq_block_add_attention(clq_block_writer *w, const char *name, size_t heads, size_t key, double dropout,
                              json_t *keywords, const char *query, const char *value);
-/* Rows that are learned, as many for each sample; the initializer is taken. behind_one: the variable has an axis of one
- * in front. */
+/* Adds learned rows, which are the same for each sample; takes the initializer. behind_one: the variable has an axis of
+ * size 1 in front. */
 void clq_block_add_learned(clq_block_writer *w, const char *name, size_t rows, size_t channels, bool behind_one,
                            json_t *initializer, const char *from);
 json_t *clq_block_normal(double deviation); /* an initializer */
 void clq_block_add_pairs(clq_block_writer *w, const char *name, const char *mask);
 bool clq_block_is_given(const clq_block_writer *w, unsigned input);
 json_t *clq_block_mask_keyword(const clq_block_writer *w, unsigned input, const char *key, const char *mask);
-bool clq_block_keyword_flag(const clq_block_writer *w, const char *key, bool otherwise); /* of the call */
+bool clq_block_keyword_flag(const clq_block_writer *w, const char *key, bool otherwise); /* a keyword of the call */
 
 /* ---- parts of attention by heads ---- */
 
-/* (tokens, channels) to (tokens, heads, width), by a kernel as the equation has it. bias: its axes; NULL: it has none.
- */
+/* Maps (tokens, channels) to (tokens, heads, width) by an EinsumDense of this equation. bias: the bias's axes; NULL:
+ * there is no bias. */
 void clq_block_add_heads(clq_block_writer *w, const char *name, const char *equation, size_t heads, size_t width,
                          const char *bias, const char *from);
 void clq_block_add_rotary(clq_block_writer *w, const char *name, double wavelength, double factor, const char *from);
-/* Whether input number `input` of those that are given carries a mask. If it does not, what is written is for calls
- * without the mask alone. */
+/* Whether input number `input`, which the call must give, carries a mask. If it does not, the written block is only for
+ * calls in which it carries none. */
 bool clq_block_has_mask(const clq_block_writer *w, unsigned input);
-/* Refuses a mask that the first input carries, which Keras takes in place of one that is not given, under this name. */
+/* Refuses a first input that carries a mask. Keras would take that mask in place of the argument `mask` if a call
+ * leaves out the argument. */
 void clq_block_refuse_carried(clq_block_writer *w, const char *mask);
-/* The second input, a padding mask, as attention takes it: (1, 1, tokens). NULL: it is not given. */
+/* Gives the second input, a padding mask, the shape (1, 1, tokens) that attention takes. NULL: the call has no such
+ * input. */
 const char *clq_block_add_mask(clq_block_writer *w, const char *mask);
-/* config, of a causal attention, is taken. */
+/* Adds a causal attention; takes config. */
 void clq_block_add_attended(clq_block_writer *w, json_t *config, const char *mask, const char *query, const char *key,
                             const char *value);
-/* Channels [first, end) of each head. */
+/* Adds a slice: channels [first, end) of each head. */
 void clq_block_take_channels(clq_block_writer *w, const char *name, size_t first, size_t end, const char *from);
-/* (tokens) to (tokens, 1, 1), by way of the layer `between`. */
+/* Reshapes (tokens) to (tokens, 1, 1), by way of the layer `between`. */
 void clq_block_add_by_head(clq_block_writer *w, const char *name, const char *between, const char *from);
-/* A one for each token of x, and their sums: 1, 2, 3, … */
+/* Adds the layer "tokens", a one for each token of x, and the layer "counts", their running sums: 1, 2, 3, … */
 void clq_block_count_tokens(clq_block_writer *w, const char *x);
-/* 0, if it is left out or null: no window. */
+/* The attention window that a key asks for, in tokens; `otherwise` if it is missing or null. 0: no window. Refuses 0 in
+ * a file. */
 size_t clq_block_take_window(clq_block_writer *w, const char *key, long otherwise);
 
 /* A kind of block. */
 typedef struct clq_block_row {
-    const char *module; /* NULL: Keras's layers */
+    const char *module; /* the module of its class; NULL: keras.layers */
     const char *class_name;
-    const char *const *names; /* of what it is applied to, in order */
-    const char *keys;         /* of its configuration, beside name, dtype and trainable: with spaces between them; NULL:
-                                 they are not checked here, as the layer itself gets all of them (add_itself) */
-    const char *const *(*write)(clq_block_writer *w); /* clq_block_writer.output; NULL: it was refused */
-    const char *flags; /* keywords of its calls that are true or false, with spaces between them; NULL: it has none */
-    bool takes_arguments; /* of its calls: more than tensors (clq_keras_block_use.arguments) */
-    /* Whether Keras's MultiHeadAttention within it gets the first input itself, and so ends its mask. NULL: no. */
+    const char *const *names; /* of its inputs, in order; NULL after the last */
+    const char *keys; /* of its configuration, besides those of all layers, with spaces between them; NULL: the layer
+                         itself gets all keys and checks them (add_itself) */
+    const char *const *(*write)(clq_block_writer *w); /* gives clq_block_writer.output; NULL: it refused the block */
+    const char *flags;    /* keywords of its calls that are true or false, with spaces between them; NULL: none */
+    bool takes_arguments; /* its calls may have arguments that are not tensors (clq_keras_block_use.arguments) */
+    /* Whether a MultiHeadAttention within Keras's layer reads the first input itself, and so ends the input's mask.
+     * NULL: no. */
     bool (*ends_mask)(json_t *config);
-    bool (*of_config)(json_t *config); /* which layers of a class that has a kind, too, are the block; NULL: all are */
+    bool (*of_config)(json_t *config); /* of a class that has a kind, too: whether a layer with this config is the
+                                          block; NULL: all layers are */
 } clq_block_row;
-extern const char *const clq_block_inputs_names[]; /* of a block that is applied to one tensor, "inputs" */
+extern const char *const clq_block_inputs_names[]; /* of a block with one input, "inputs" */
 #define CLQ_BLOCK_ROW(in_module, of_class, its_names, its_keys, function)                                              \
     { .module = (in_module), .class_name = (of_class), .names = (its_names), .keys = its_keys, .write = (function) }
 #define CLQ_BLOCK_END                                                                                                  \
     { .class_name = NULL }
-/* Those of Keras's functions (keras_ops.c), of layers whose axes are not the last ones (keras_axes.c), and of
- * keras_hub; behind the last, one without names. */
+/* The rows of Keras's functions (keras_ops.c), of layers whose axes are not the last ones (keras_axes.c), and of
+ * keras_hub. A row without a class name ends each table. */
 extern const clq_block_row clq_keras_ops[], clq_keras_axes[], clq_hub_blocks[], clq_hub_decoders[], clq_hub_rotary[],
     clq_hub_relative[], clq_hub_vision[], clq_hub_pairs[], clq_hub_images[];
 

@@ -1,4 +1,4 @@
-/* Constraints on variables. A class of Keras's is a row, by which it is read and written. */
+/* Constraints on variables. Each class of Keras's has a row, by which it is read and written. */
 #include "interop/keras.h"
 
 #include <string.h>
@@ -6,7 +6,7 @@
 typedef struct constraint_class {
     const char *class_name, *names[2]; /* as text: "max_norm" */
     clq_constraint value;              /* with the defaults of its numbers */
-    bool least, most, rate, axes;      /* what its configuration has */
+    bool least, most, rate, axes;      /* keys that its configuration has */
 } constraint_class;
 
 static const constraint_class classes[] = {
@@ -42,7 +42,7 @@ static bool read_number(const json_t *value, double *out) {
     return json_is_number(value);
 }
 
-/* Of the configuration's keys each is one that the class has. */
+/* Reads a configuration. False: it has a key that the class does not have, or a value that does not fit. */
 static bool read_config(const constraint_class *class, json_t *config, clq_constraint *out) {
     const char *key;
     json_t *value;
@@ -62,7 +62,7 @@ static bool read_config(const constraint_class *class, json_t *config, clq_const
     return fits;
 }
 
-/* As an object or by name; false: it is none of Keras's own. */
+/* Reads a constraint, as an object or by name. False: it is none of Keras's own. */
 static bool read_constraint(json_t *value, clq_properties *found) {
     clq_constraint *out = &found->constraint;
     const char *name = json_is_string(value) ? json_string_value(value) : clq_keras_class(value);

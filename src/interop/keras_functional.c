@@ -1,7 +1,7 @@
-/* Functional and Sequential models, and models within them. A layer's inbound_nodes say what it is applied to: each
- * node gives a tensor, and names the tensors that it reads as [layer, node of that layer, 0]. In a Sequential model
- * each layer has one node, which reads the one before. A model within a model is a layer that adds its own; applied
- * again, it applies these again. */
+/* Functional and Sequential models, and models within them. A layer's inbound_nodes say what the layer is applied to:
+ * each node is one call, and names the tensors that it reads as [layer, node of that layer, output]. In a Sequential
+ * model each layer has one node, which reads the layer before. An inner model is a layer that adds layers of its own;
+ * applied again, it applies these layers again. */
 #include "graph/graph.h"
 #include "interop/keras_masks.h"
 
@@ -45,7 +45,7 @@ static clq_status find_source(const clq_keras_graph *f, const clq_keras_node *n,
     return CLQ_OK;
 }
 
-/* The same by the layer's own place, which is put into words if it fails. */
+/* As find_source. Only if it fails, the layer's place is put into words for the message. */
 static clq_status find_placed(const clq_keras_graph *f, const clq_keras_node *n, uint32_t i, clq_tensor *out) {
     char where[160];
     if (find_source(f, n, i, "", out) == CLQ_OK) return CLQ_OK;
@@ -53,8 +53,8 @@ static clq_status find_placed(const clq_keras_graph *f, const clq_keras_node *n,
     return find_source(f, n, i, where, out);
 }
 
-/* A layer that gives several tensors: each has a name that no layer of a file has. If a model within the model is
- * called again these names are taken, and the tensors are counted as unnamed layers are. */
+/* Notes the outputs of a layer that gives several. Each output gets a name that no layer of a file has. If an inner
+ * model is called again, these names are taken, and the outputs get numbered names as unnamed layers do. */
 static clq_status note_outputs(clq_keras_graph *f, clq_keras_node *n, const char *where) {
     const unsigned count = clq_model_outputs_of(f->model, n->tensor);
     const uint32_t number = (uint32_t)(n - f->nodes) - f->first_node[n->layer];
@@ -73,7 +73,7 @@ static clq_status note_outputs(clq_keras_graph *f, clq_keras_node *n, const char
     return CLQ_OK;
 }
 
-/* Of a model's call: tensors, and behind them nothing but nulls. */
+/* Checks that the arguments of a model's call are tensors, with nothing but nulls behind them. */
 static clq_status check_arguments(const clq_keras_node *n, const char *where) {
     json_t *argument;
     size_t i;
@@ -90,13 +90,14 @@ static clq_status check_arguments(const clq_keras_node *n, const char *where) {
     return CLQ_OK;
 }
 
-/* Of a block all layers are where it is, also those of models within it. */
+/* The layer's place in the file's text; the caller's. All layers in a block have the block's place, also those of
+ * models within the block. */
 static char *find_place(const clq_keras_graph *f, uint32_t layer) {
     if (f->in_block) return clq_strdup(f->place);
     return f->place ? clq_strprintf("%s/%u", f->place, layer) : clq_strprintf("%u", layer);
 }
 
-/* Where the layer is in files of weights, and in the text. */
+/* Notes where the layer is in files of weights, and in the file's text. */
 static clq_status note_places(const clq_keras_graph *f, const clq_keras_node *n) {
     char *place = find_place(f, n->layer);
     if (!place) return CLQ_ERROR_MEMORY;
@@ -109,7 +110,8 @@ static clq_status note_places(const clq_keras_graph *f, const clq_keras_node *n)
 
 static clq_status call_layer(clq_keras_graph *f, clq_keras_node *n, clq_tensor *inputs);
 
-/* A mask that Keras ends in evaluation alone, as that of a Dropout's input, which is its output there. */
+/* Refuses a mask that Keras ends in evaluation alone. An example is the mask of a Dropout's input, if an attention
+ * reads the Dropout's output: in evaluation the two are one tensor. */
 static clq_status refuse_unsure(const char *where, const char *whose) {
     return clq_fail(CLQ_ERROR_UNSUPPORTED,
                     "%s: in Keras the mask of '%.60s' counts here in training and not in evaluation: "
@@ -118,7 +120,7 @@ static clq_status refuse_unsure(const char *where, const char *whose) {
                     where, whose);
 }
 
-/* Takes off the mask of a source, if Keras has done so by then. *mask: the one that it had. */
+/* Takes the mask off a source if Keras has done so by the time the node runs. *mask: the mask that the source had. */
 static clq_status hide_mask(const clq_keras_graph *f, const clq_keras_node *n, uint32_t i, uint32_t *mask) {
     const clq_keras_source *from = &f->sources[n->first_source + i];
     json_t *layer = clq_keras_layer_at(f, n->layer);
@@ -135,8 +137,8 @@ static clq_status hide_mask(const clq_keras_graph *f, const clq_keras_node *n, u
     return refuse_unsure(where, f->model->layers[f->model->tensors[x.id - 1].layer - 1].name);
 }
 
-/* A layer that changes nothing, and passes on no mask: with Keras's JAX backend the mask is there, as the tensor is the
- * same, and with others it is not. */
+/* Refuses a layer that changes nothing and passes on no mask, if anything later may look at its mask. With Keras's JAX
+ * backend the layer gives its input itself, with the mask; with other backends the mask is gone. */
 static clq_status check_nothing_done(const clq_keras_graph *f, const clq_keras_node *n) {
     json_t *layer = clq_keras_layer_at(f, n->layer);
     clq_tensor x;
@@ -153,13 +155,13 @@ static clq_status check_nothing_done(const clq_keras_graph *f, const clq_keras_n
                     where);
 }
 
-/* Adds it with the masks that its inputs have by then in Keras. masks: room for those of its inputs. */
+/* Adds a node with the masks that its inputs have in Keras when the node runs. masks: room for the inputs' masks. */
 static clq_status add_node(clq_keras_graph *f, clq_keras_node *n, clq_tensor *inputs, uint32_t *masks) {
     clq_status status = CLQ_OK;
     uint32_t hidden = 0;
     for (; hidden < n->source_count && status == CLQ_OK && f->masks; hidden++)
         status = hide_mask(f, n, hidden, &masks[hidden]);
-    if (status != CLQ_OK) return status; /* the model is no more than let go */
+    if (status != CLQ_OK) return status; /* the masks stay hidden: the model is only destroyed */
     status = call_layer(f, n, inputs);
     if (status == CLQ_OK && f->masks) status = check_nothing_done(f, n);
     while (hidden-- > 0) {
@@ -217,7 +219,7 @@ static clq_status call_layer(clq_keras_graph *f, clq_keras_node *n, clq_tensor *
     return note_outputs(f, n, where);
 }
 
-/* The next source of a node that is not in the model yet; SIZE_MAX: all are. */
+/* The node of the next source that is not in the model yet; SIZE_MAX: all are in it. */
 static size_t next_source(const clq_keras_graph *f, const clq_keras_node *n) {
     for (uint32_t i = 0; i < n->source_count; i++) {
         const uint32_t from = f->sources[n->first_source + i].node;
@@ -226,7 +228,7 @@ static size_t next_source(const clq_keras_graph *f, const clq_keras_node *n) {
     return SIZE_MAX;
 }
 
-/* Adds a node after all that it reads, which may stand behind it in the file. stack: room for all nodes. */
+/* Adds a node after all nodes that it reads, which may come later in the file. stack: room for all nodes. */
 static clq_status add_with_sources(clq_keras_graph *f, uint32_t index, uint32_t *stack, clq_tensor *inputs,
                                    uint32_t *masks) {
     size_t depth = 0;
@@ -265,7 +267,7 @@ static clq_status add_nodes(clq_keras_graph *f) {
     return status;
 }
 
-/* What config.input_layers names, in that order. */
+/* Adds the inputs that config.input_layers names, in that order. */
 static clq_status add_inputs(clq_keras_graph *f, const clq_keras_sizes *sizes) {
     clq_keras_source found[CLQ_MODEL_INPUTS_MAX];
     clq_shape shapes[CLQ_MODEL_INPUTS_MAX];
@@ -341,7 +343,7 @@ static clq_status open_functional(clq_keras_graph *f) {
     return clq_keras_read_nodes(f);
 }
 
-/* One node for each layer, which reads the one before. */
+/* Makes one node for each layer, which reads the layer before. */
 static clq_status open_sequential(clq_keras_graph *f) {
     CLQ_TRY(clq_keras_check_layers(f->layers));
     CLQ_TRY(clq_keras_note_stores(f));
@@ -370,7 +372,7 @@ static bool is_frozen(json_t *config) { return json_is_false(json_object_get(con
 
 static clq_status note_masks(clq_keras_graph *f);
 
-/* inputs: of a block's first call; a model takes none of them. */
+/* Opens the graph of an inner model or a block. inputs: of a block's first call; other models do not use it. */
 static clq_status open_inner(clq_keras_graph *outer, const clq_keras_node *n, const clq_tensor *inputs,
                              const char *where) {
     const uint32_t index = n->layer;
@@ -410,7 +412,7 @@ static clq_status open_inner(clq_keras_graph *outer, const clq_keras_node *n, co
     return in->own_config ? CLQ_OK : note_masks(in);
 }
 
-/* What Keras does to masks, of a graph that the file has, and in front of that of all models within it. */
+/* Notes what Keras does to masks in a graph that the file has. The inner models come first. */
 static clq_status note_masks(clq_keras_graph *f) {
     clq_keras_source inputs[CLQ_MODEL_INPUTS_MAX], outputs[CLQ_BLOCK_OUTPUTS_MAX];
     size_t input_count, output_count;
@@ -427,7 +429,7 @@ static clq_status note_masks(clq_keras_graph *f) {
     return clq_keras_note_masks(f, inputs, input_count, outputs, output_count);
 }
 
-/* Its inputs are the tensors that it is applied to. */
+/* Binds the inputs of an inner model to the tensors that it is applied to, and sets its nodes back to WAITING. */
 static clq_status bind_inputs(clq_keras_graph *in, json_t *layer, const clq_keras_node *n, const clq_tensor *inputs) {
     clq_keras_source found[CLQ_MODEL_INPUTS_MAX];
     size_t count;
@@ -462,7 +464,7 @@ static clq_status bind_inputs(clq_keras_graph *in, json_t *layer, const clq_kera
     return CLQ_OK;
 }
 
-/* What it gives is what the node of the whole gives. */
+/* Makes the outputs of an inner model the outputs of its node in the outer graph. */
 static clq_status find_outputs(const clq_keras_graph *in, clq_keras_node *n) {
     clq_keras_source found[CLQ_BLOCK_OUTPUTS_MAX];
     size_t count;
@@ -476,7 +478,7 @@ static clq_status find_outputs(const clq_keras_graph *in, clq_keras_node *n) {
     return CLQ_OK;
 }
 
-/* What a block gives has the mask that the block says, whatever layers in it do to masks. */
+/* Gives a block's output the mask of the tensor that "mask_of" names, whatever the block's layers do to masks. */
 static clq_status set_mask(const clq_keras_graph *in, clq_tensor y) {
     json_t *whose = json_object_get(in->own_config, "mask_of");
     clq_keras_source found = {0};
@@ -498,15 +500,17 @@ static clq_status call_model_of(clq_keras_graph *f, clq_keras_node *n, const clq
     return status;
 }
 
-/* Whether x has the mask anyway, perhaps by another name, or is given none. */
+/* Whether x has the mask anyway, perhaps as another tensor with the same values. mask == x: the call gives x no mask,
+ * which counts, too. */
 static bool has_that_mask(const clq_model *model, clq_tensor x, clq_tensor mask) {
     if (mask.id == x.id) return true;
     const clq_tensor own = {.model = model, .id = model->tensors[x.id - 1].mask};
     return own.id && clq_keras_same_numbers(model, own, mask);
 }
 
-/* In Keras a mask that the call gives an input stays on that tensor. Here it does not: so it has to be the one that is
- * there anyway, or nothing else looks. there (n->masks): whether it is. */
+/* In Keras, a mask that the call gives an input stays on that tensor afterwards; here it does not. So the tensor must
+ * have this mask anyway, or nothing that runs later may look at it. there (n->masks): whether the tensor has it
+ * anyway. */
 static clq_status check_masks(const clq_keras_graph *f, const clq_keras_node *n, const clq_tensor *inputs,
                               const char *where, bool *there) {
     const uint32_t count = n->source_count - n->masks;
@@ -529,7 +533,7 @@ static clq_status check_masks(const clq_keras_graph *f, const clq_keras_node *n,
     return CLQ_OK;
 }
 
-/* While it is called, its inputs have the masks that the call gives them. */
+/* Calls a model. During the call, the model's inputs have the masks that the call gives them. */
 static clq_status call_model(clq_keras_graph *f, clq_keras_node *n, const clq_tensor *inputs) {
     const uint32_t count = n->source_count - n->masks;
     char where[160];
@@ -564,7 +568,7 @@ clq_status clq_keras_read_functional(clq_model *model, const clq_keras_sizes *si
     return status;
 }
 
-/* The InputLayer of a Sequential model. */
+/* Adds the InputLayer of a Sequential model. */
 static clq_status add_first(clq_keras_graph *f, const clq_keras_sizes *sizes) {
     clq_shape shape;
     const char *name;

@@ -1,5 +1,5 @@
-/* A Functional or Sequential model as a graph: its layers' nodes (keras_nodes.c), and how they become a model's
- * (keras_functional.c). */
+/* A Functional or Sequential model of a file as a graph. keras_nodes.c reads the nodes of its layers, and
+ * keras_functional.c adds them to a clq_model. */
 #ifndef CLQ_INTEROP_KERAS_GRAPH_H
 #define CLQ_INTEROP_KERAS_GRAPH_H
 
@@ -8,9 +8,9 @@
 #include <string.h>
 
 enum { CLQ_KERAS_INPUTS_MAX = 1024, CALLS_MAX = 1 << 16, CLQ_KERAS_OUTPUTS_MAX = 1024 };
-#define CLQ_KERAS_GIVEN UINT32_MAX /* what a Sequential model without an InputLayer is applied to */
+#define CLQ_KERAS_GIVEN UINT32_MAX /* the node that a Sequential model without an InputLayer reads */
 
-/* A tensor of a node, by its number. */
+/* Output number `output` of a node. */
 typedef struct clq_keras_source {
     uint32_t node, output;
 } clq_keras_source;
@@ -18,15 +18,15 @@ typedef struct clq_keras_source {
 typedef struct clq_keras_node {
     uint32_t layer; /* index in config.layers */
     uint32_t first_source, source_count;
-    uint32_t positional; /* the first so many are the layer's inputs, by place or by their names */
-    uint32_t masks;      /* of a model that is no block: the last so many are the masks of its first inputs; where the
-                            file has null, the input stands again in the mask's place */
-    unsigned given;      /* of a block: bits of the inputs that it is applied to */
-    json_t *arguments;   /* of the call, if some are no tensors; borrowed */
-    json_t *first;       /* of its arguments; NULL: as Keras 2 wrote it; borrowed */
-    json_t *keywords;    /* of the call; borrowed */
+    uint32_t positional; /* how many of the first sources are the layer's inputs, by place or by their names */
+    uint32_t masks; /* of an inner model that is no block: how many of the last sources are masks of its first inputs;
+                       if the file has null for a mask, the input itself is the source */
+    unsigned given; /* of a block: bit i: the call gives input i */
+    json_t *arguments; /* "args" of the call, if some are not tensors; else NULL; borrowed */
+    json_t *first;     /* the first argument; NULL: Keras 2 wrote the node; borrowed */
+    json_t *keywords;  /* "kwargs" of the call; NULL: none; borrowed */
     enum { WAITING, OPEN, DONE } state;
-    /* Once DONE: what it gives; if that is several, the list of them, its own. */
+    /* Once DONE: the output; outputs: the list of all outputs if there are several, else NULL; owned. */
     clq_tensor tensor, *outputs;
     uint32_t output_count;
 } clq_keras_node;
@@ -35,32 +35,33 @@ typedef struct clq_keras_masks clq_keras_masks;
 typedef struct clq_keras_graph clq_keras_graph;
 struct clq_keras_graph {
     clq_model *model;
-    uint32_t *calls;   /* of layers so far, in the whole: models within models may be applied again and again */
-    const char *scope; /* names of models that it is within, with dots between; NULL: it is the whole */
-    char *own_scope;   /* the same, its own */
-    bool frozen;       /* it, or a model that it is within, is not trained */
+    uint32_t *calls;   /* counts the calls of layers in the whole, at most CALLS_MAX: inner models may be applied again
+                          and again */
+    const char *scope; /* names of the inner models down to this one, joined by dots; NULL: it is the whole */
+    char *own_scope;   /* the same, owned */
+    bool frozen;       /* it, or a model around it, is not trained */
     bool sequential, in_block;
-    bool of_parts; /* no file has its layers: a block was written as them */
+    bool of_parts; /* its layers are parts of a block that Clique wrote down; no file has them */
     char *
-        path; /* in files of weights, of a model within the model; NULL: it is the whole, or it is not known; its own */
-    char *place;                     /* in the text, as of clq_layer; NULL: it is the whole; its own */
-    char **stores;                   /* by layer: its path there; NULL: it is not known */
-    json_t *config, *own_config;     /* of a Functional model; that of a block is its own */
-    unsigned heeded, masked;         /* of a block: bits of the inputs whose masks it was written for, and of those of
-                                        them that had one; */
-    unsigned bits;                   /* bits of its inputs, */
-    json_t *flags, *given_arguments; /* and the keywords and other arguments of its first call; borrowed */
+        path; /* path of this inner model in files of weights; NULL: it is the whole, or the path is not known; owned */
+    char *place;                 /* in the file's text, as clq_layer.place; NULL: it is the whole; owned */
+    char **stores;               /* by layer: its path in files of weights; NULL: it is not known */
+    json_t *config, *own_config; /* config: borrowed. own_config: the same, owned, if Clique wrote it; else NULL */
+    unsigned heeded, masked;     /* of a block: bits of the inputs whose masks it was written for; masked: those of them
+                                    that had a mask */
+    unsigned bits;               /* of a block: bits of the inputs of its first call, */
+    json_t *flags, *given_arguments; /* and that call's keywords, and its arguments if some are not tensors; borrowed */
     clq_tensor given;
-    clq_keras_graph **inner; /* by layer: a model within it, once that was applied; else NULL */
-    json_t *layers, *index;  /* index: by name, of layers */
-    clq_keras_node *nodes;   /* of all layers, one behind the other */
-    uint32_t *first_node;    /* by layer; one more at the end */
-    uint32_t *added;         /* by layer: its first tensor in the model; 0: it is not there yet */
-    json_t **keywords;       /* by layer: those of its first call; borrowed */
-    json_t **arguments;      /* by layer: those of its first call, if some were no tensors; borrowed */
-    uint32_t *positional;    /* by layer: how many tensors of its first call are no keywords' */
+    clq_keras_graph **inner; /* by layer: the graph of an inner model, once it is open; else NULL */
+    json_t *layers, *index;  /* index: by a layer's name, its place in `layers` */
+    clq_keras_node *nodes;   /* of all layers, one layer after the other */
+    uint32_t *first_node;    /* by layer, and one more at the end */
+    uint32_t *added;         /* by layer: id of its first tensor in the model; 0: it is not there yet */
+    json_t **keywords;       /* by layer: the keywords of its first call; borrowed */
+    json_t **arguments;      /* by layer: the arguments of its first call, if some are not tensors; borrowed */
+    uint32_t *positional;    /* by layer: clq_keras_node.positional of its first call */
     clq_keras_source *sources;
-    clq_keras_masks *masks; /* what Keras does to them (keras_masks.h); NULL: of a block, or not known yet; its own */
+    clq_keras_masks *masks; /* what Keras does to masks (keras_masks.h); NULL: of a block, or not noted yet; owned */
     uint32_t node_count, source_count;
     size_t source_capacity;
 };
@@ -69,7 +70,7 @@ static inline json_t *clq_keras_layer_at(const clq_keras_graph *f, size_t i) { r
 static inline bool clq_keras_is_input(json_t *layer) { return strcmp(clq_keras_class(layer), "InputLayer") == 0; }
 static inline bool clq_keras_is_sequential(json_t *layer) { return strcmp(clq_keras_class(layer), "Sequential") == 0; }
 
-/* A model of Keras's own classes as a layer. */
+/* Whether a layer is a model: one of Keras's own classes, or a block. */
 static inline bool clq_keras_is_model(json_t *layer) {
     const char *module = json_string_value(json_object_get(layer, "module"));
     const bool keras = !module || strcmp(module, "keras") == 0 || strncmp(module, "keras.", 6) == 0;
@@ -79,7 +80,7 @@ static inline bool clq_keras_is_model(json_t *layer) {
                      strcmp(class_name, "Model") == 0);
 }
 
-/* Such a model that is no block: the file has its layers. */
+/* Whether a layer is a model that is no block. The file then has the model's layers. */
 static inline bool clq_keras_is_inner_model(json_t *layer) {
     return clq_keras_is_model(layer) && !clq_keras_is_block(layer);
 }
@@ -89,20 +90,21 @@ static inline const char *clq_keras_name(json_t *layer) {
     return name ? name : json_string_value(json_object_get(json_object_get(layer, "config"), "name"));
 }
 
-/* Room for what is noted of each layer. */
+/* Allocates the arrays that have an entry for each layer. */
 clq_status clq_keras_make_room(clq_keras_graph *f);
 /* Notes the paths of the layers in files of weights (keras_paths.c). */
 clq_status clq_keras_note_stores(clq_keras_graph *f);
-/* Notes the layers by name, then their nodes, then what each node reads. */
+/* To be called in this order: they index the layers by name, count the nodes of each, and read what each node reads. */
 clq_status clq_keras_index_layers(clq_keras_graph *f);
 clq_status clq_keras_count_nodes(clq_keras_graph *f);
 clq_status clq_keras_read_nodes(clq_keras_graph *f);
-/* Whether two calls, by their arguments, are given the same beside tensors. */
+/* Whether two calls have tensors in the same places of their arguments, and equal values in the others. */
 bool clq_keras_same_arguments(json_t *a, json_t *b);
-/* The node that gives the tensor [layer, node, tensor]. How many it gives is known once it is added. */
+/* Finds the node of the tensor [layer, node, tensor]. Whether the node gives so many tensors is known only once it is
+ * added. */
 clq_status clq_keras_find_node(const clq_keras_graph *f, json_t *history, const char *where, clq_keras_source *out);
-/* What a model takes, and what it gives, in Keras's order. A block of several outputs is such a model, too. Errors:
- * FORMAT, UNSUPPORTED, MEMORY. */
+/* The inputs and outputs of a model, in Keras's order. A block, too, is such a model, and may have several outputs.
+ * Errors: FORMAT, UNSUPPORTED, MEMORY. */
 clq_status clq_keras_find_inputs(const clq_keras_graph *f, clq_keras_source out[CLQ_MODEL_INPUTS_MAX], size_t *count);
 clq_status clq_keras_find_outputs(const clq_keras_graph *f, clq_keras_source out[CLQ_BLOCK_OUTPUTS_MAX], size_t *count);
 

@@ -1,11 +1,12 @@
-/* Blocks of keras_hub: those of no model in particular. */
+/* Blocks of keras_hub that belong to no model in particular, and Whisper's, which are almost like them. */
 #include "interop/keras_blocks.h"
 
 #include <string.h>
 
 /* ---- keras_hub's encoder and decoder (Vaswani et al., 2017) ---- */
 
-/* x + f(norm(x)), or norm(x + f(x)). before: what the part reads; after: what comes out. */
+/* A part f of a block gives x + f(norm(x)) if `first`, and norm(x + f(x)) otherwise. begin_part gives what f reads,
+ * end_part what comes out of the part. */
 static const char *begin_part(clq_block_writer *w, bool first, const char *norm, const char *from) {
     if (!first) return from;
     clq_block_add_norm(w, norm, from);
@@ -28,9 +29,10 @@ static const char *add_feedforward(clq_block_writer *w, bool first, size_t chann
     return end_part(w, first, "feedforward_layer_norm", "feedforward_sum", "feedforward_dropout", from);
 }
 
-/* keras_hub's attention that keeps keys and values takes no mask of its queries, and of what it looks at that of the
- * block's input, unless the block is given one (keras_hub/src/layers/modeling/transformer_layer_utils.py). So a tensor
- * without its mask is put in place of one with it. */
+/* keras_hub's attention that caches keys and values ignores the mask that its queries carry. For its keys it takes the
+ * mask that the block's input carries, unless the call gives the block a mask
+ * (keras_hub/src/layers/modeling/transformer_layer_utils.py). So a tensor whose mask must not count is replaced by a
+ * copy without the mask. */
 static const char *drop_mask(clq_block_writer *w, const char *name, const char *from) {
     clq_block_add(w, CLQ_NUMPY, "Multiply", name, NULL, NULL, CLQ_FROM(from));
     clq_block_append_argument(w, json_real(1));
@@ -104,7 +106,7 @@ static const char *const *write_decoder(clq_block_writer *w) { return write_deco
 static const char *const *write_whisper_encoder(clq_block_writer *w) { return write_encoder_of(w, false); }
 static const char *const *write_whisper_decoder(clq_block_writer *w) { return write_decoder_of(w, false); }
 
-/* A step of zeros in front of a sequence, and one behind it. */
+/* Adds a step of zeros in front of a sequence, and one behind it. */
 static const char *const padder_names[] = {"x", NULL};
 static const char *const *write_padder(clq_block_writer *w) {
     clq_block_add(w, CLQ_LAYERS, "ZeroPadding1D", "padded", json_pack("{s:i}", "padding", 1), NULL, CLQ_FROM("x"));
@@ -140,7 +142,7 @@ static const char *const *write_tokens(clq_block_writer *w) {
         (void)json_object_set(config, "embeddings_initializer", initializer);
         (void)json_object_set(positions, "initializer", initializer);
     }
-    const bool untied = !clq_block_flag(w, "tie_weights", true); /* there is a matrix for the way back */
+    const bool untied = !clq_block_flag(w, "tie_weights", true); /* another matrix maps back to tokens */
     if (untied) (void)json_object_set_new(config, "tie_weights", json_false());
     clq_block_add(w, CLQ_LAYERS, untied ? "ReversibleEmbedding" : "Embedding", "token_embedding", config, NULL,
                   CLQ_FROM("inputs"));

@@ -1,11 +1,11 @@
-/* Blocks of keras_hub: decoders of texts, each in a way of its own. */
+/* Blocks of keras_hub: decoders of texts, each with a structure of its own. */
 #include "interop/keras_blocks.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-/* ---- GPT-NeoX: attention and feed-forward layer side by side, positions in a part of each head ---- */
+/* ---- GPT-NeoX: attention beside the feed-forward layer, rotary positions in a part of each head's channels ---- */
 
 static const char *const decoder_names[] = {"decoder_sequence", "decoder_padding_mask", NULL};
 #define NEOX_KEYS                                                                                                      \
@@ -50,15 +50,15 @@ static const char *const *write_neox(clq_block_writer *w) {
     return clq_block_give(w, "sum");
 }
 
-/* ---- Gemma (Gemma Team, 2024): an approximate GELU as the gate, norms of scales from 1 on, capped scores ---- */
+/* ---- Gemma (Gemma Team, 2024): gated by an approximate GELU, norm scales counted from 1, capped scores ---- */
 
 typedef struct gemma_decoder {
     const char *norm; /* module of its RMSNormalization */
-    bool third;       /* Gemma 3: norms of queries and keys, wavelengths of its own */
+    bool third;       /* Gemma 3: may norm queries and keys, and has keys for the rotary positions */
 } gemma_decoder;
 
 static const char *const gemma_names[] = {"x", "padding_mask", NULL};
-/* query_head_dim_normalize: Keras's layer does so in any case. */
+/* query_head_dim_normalize has no effect: Keras's layer does so in any case. */
 #define GEMMA_KEYS                                                                                                     \
     "hidden_dim intermediate_dim head_dim num_query_heads num_key_value_heads layer_norm_epsilon dropout "             \
     "use_post_ffw_norm use_post_attention_norm logit_soft_cap use_sliding_window_attention sliding_window_size "       \
@@ -145,13 +145,14 @@ static const gemma_decoder gemma = {CLQ_HUB "models.gemma.rms_normalization", fa
 static const char *const *write_gemma(clq_block_writer *w) { return write_gemma_of(w, &gemma); }
 static const char *const *write_gemma3(clq_block_writer *w) { return write_gemma_of(w, &gemma3); }
 
-/* ---- Falcon (Almazrouei et al., 2023) and BLOOM (Scao et al., 2022): to scores a slope of each head times the key's
- * place is added (Press et al., "Train Short, Test Long", 2022), as the product of one channel more ---- */
+/* ---- Falcon (Almazrouei et al., 2023) and BLOOM (Scao et al., 2022): a score gets the head's slope times the key's
+ * place added (Press et al., "Train Short, Test Long", 2022). The slope is one more channel of the query, and the place
+ * one more channel of the key ---- */
 
-/* A slope in each query: 2^(-8 (i + 1) / heads) of head i, times a factor. Heads behind a power of two have every other
- * slope of twice as many heads. */
+/* Adds the slope to each query as a channel. Of the first heads, as many as the largest power of two p, head i has the
+ * slope 2^(-8 (i + 1) / p), times a factor. The heads behind them have every other slope of 2 p heads. */
 static void add_slopes(clq_block_writer *w, const char *query, size_t heads, double factor) {
-    if (w->status != CLQ_OK) return; /* any number of heads, then */
+    if (w->status != CLQ_OK) return; /* after a refusal, `heads` may be any number */
     json_t *slopes = json_array();
     size_t power = 1;
     while (power * 2 <= heads) power *= 2;
@@ -166,8 +167,8 @@ static void add_slopes(clq_block_writer *w, const char *query, size_t heads, dou
         w, json_pack("{s:s, s:{s:o, s:s}}", "class_name", "__numpy__", "config", "value", slopes, "dtype", "float32"));
     clq_block_add_of_list(w, "Concatenate", "query", NULL, CLQ_FROM(query, "slopes"));
 }
-/* The place in each key: as Keras counts it, by which of the tokens that are no padding it is, or, without a mask, but
- * for a number that all keys have. */
+/* Adds the place to each key as a channel. With a mask it is, as in Keras, the token's number among the tokens that are
+ * no padding. Without a mask it differs from Keras's by a number that all keys have. */
 static void add_places(clq_block_writer *w, const char *key, const char *x, const char *mask) {
     clq_block_take_channels(w, "key_first", 0, 1, key);
     clq_block_add(w, CLQ_NUMPY, "OnesLike", "key_ones", NULL, NULL, CLQ_FROM("key_first"));
@@ -186,8 +187,8 @@ static void add_places(clq_block_writer *w, const char *key, const char *x, cons
 
 typedef struct sloped_decoder {
     const char *input, *attention, *norm, *feedforward_norm, *wide, *narrow, *equations[2];
-    const char *heads, *attention_rate, *feedforward_rate; /* keys */
-    bool bloom; /* slopes are added to scaled scores, whatever is padding; GELU is approximate */
+    const char *heads, *attention_rate, *feedforward_rate; /* keys of the configuration */
+    bool bloom; /* slopes are added to scaled scores, padding is counted as tokens are, and GELU is approximate */
 } sloped_decoder;
 
 static const char *const *write_sloped(clq_block_writer *w, const sloped_decoder *kind) {

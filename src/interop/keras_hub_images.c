@@ -8,7 +8,7 @@
 
 static const char *const image_names[] = {"inputs", NULL};
 
-/* The block's own name, or one within it, with an ending: "block_1_0_conv1". */
+/* The block's name with an ending, which its layers have as names: "block_1_0_conv1". */
 typedef struct own_name {
     char text[CLQ_LAYER_NAME_MAX];
 } own_name;
@@ -21,12 +21,12 @@ static own_name name_own(clq_block_writer *w, const char *ending) {
 }
 
 typedef struct convolution {
-    size_t filters, groups; /* groups 0: 1 */
+    size_t filters, groups; /* groups: 0 means 1 */
     json_t *kernel;         /* taken */
-    size_t strides;         /* 0: 1 */
+    size_t strides;         /* 0 means 1 */
     const char *activation; /* NULL: linear, and there is no bias */
     bool same;
-    json_t *initializer; /* taken; NULL: Keras's */
+    json_t *initializer; /* taken; NULL: Keras's default */
 } convolution;
 static void add_convolution(clq_block_writer *w, const char *name, const convolution *c, const char *from) {
     clq_block_add(w, CLQ_LAYERS, "Conv2D", name,
@@ -59,7 +59,7 @@ static size_t channels_of(clq_block_writer *w) {
                              x->rank);
     return 1;
 }
-/* Factors for each channel: of their means, by two layers of products (Hu et al., 2017). */
+/* Scales each channel by a factor, which two convolutions of size 1 make of the channels' means (Hu et al., 2017). */
 typedef struct squeezing {
     const char *mean, *reduce, *expand, *out;
     size_t few, channels;
@@ -87,7 +87,8 @@ enum { CHANNELS_STEP = 8 };
 #define MOBILE_MOMENTUM 0.9
 #define MOBILE_EPSILON 1e-5
 
-/* The nearest multiple of 8, which is not less than nine tenths of the number. */
+/* The multiple of 8, at least 8, that is nearest to the number; the next one if it is below nine tenths of the
+ * number. */
 static size_t adjust(double channels) {
     const double step = CHANNELS_STEP;
     double near = floor((double)(long)(channels + step / 2) / step) * step;
@@ -119,7 +120,7 @@ static bool is_squeezed(const clq_block_writer *w) {
     return ratio && !json_is_null(ratio) && json_number_value(ratio) != 0;
 }
 
-/* Padded with zeros, by channel, with statistics. */
+/* Adds zeros around the image, a convolution by channel, and a batch normalization. */
 static void add_by_channel(clq_block_writer *w, size_t channels, size_t padding, const own_name names[2],
                            const char *from) {
     const convolution by_channel = {.filters = channels,
@@ -190,7 +191,7 @@ static void add_efficient_statistics(clq_block_writer *w, const char *name, cons
     add_statistics(w, name, clq_block_number(w, "batch_norm_momentum", 0.9),
                    clq_block_number(w, "batch_norm_epsilon", 1e-3), from);
 }
-/* Zeros around an image, half as many as the kernel's size, and a convolution of it. */
+/* Adds a convolution; a kernel larger than 1 gets kernel / 2 zeros around the image. */
 static void add_padded(clq_block_writer *w, const char *pad, const char *name, size_t filters, size_t kernel,
                        size_t strides, const char *from) {
     const convolution c = {.filters = filters, .kernel = of_size(kernel), .strides = strides, .initializer = fan_out()};
@@ -217,7 +218,7 @@ static efficient_block take_block(clq_block_writer *w) {
     return b;
 }
 
-/* Squeezed if the ratio is above 0. */
+/* Scales the channels if se_ratio is above 0 and at most 1. Gives the name of the result. */
 static const char *add_excitation(clq_block_writer *w, const efficient_block *b, const char *from) {
     const double ratio = clq_block_number(w, "se_ratio", 0);
     const own_name reduce = name_own(w, "se_reduce"), expand = name_own(w, "se_expand");

@@ -1,13 +1,13 @@
 /* Blocks of keras_hub: encoders of images and texts that are trained in pairs, CLIP (Radford et al., 2021) and SigLIP
- * (Zhai et al., 2023). CLIP's embedding of images is left out: its places are weights that are no numbers of floating
- * point, and only files of weights tell whether they are 0, 1, 2, … or all 0. */
+ * (Zhai et al., 2023). CLIP's embedding of images is not supported: its positions are weights of a whole-number type,
+ * and only files of weights tell whether these are 0, 1, 2, … or all 0. */
 #include "interop/keras_blocks.h"
 
 #include <math.h>
 #include <string.h>
 
 static const char quick_gelu[] = "quick_gelu";
-/* x sigmoid(1.702 x), in the layer "activation": a function, as a layer would look at masks. */
+/* Adds x * sigmoid(1.702 x) as the layer "activation". It is made of functions, since a layer would look at masks. */
 static void add_quick_gelu(clq_block_writer *w, const char *from) {
     clq_block_add(w, CLQ_NUMPY, "Multiply", "gate_scaled", NULL, NULL, CLQ_FROM(from));
     clq_block_append_argument(w, json_real(1.702));
@@ -17,12 +17,13 @@ static void add_quick_gelu(clq_block_writer *w, const char *from) {
 
 typedef struct paired_encoder {
     const char *attention, *norms[2], *dense[2], *activation;
-    double epsilon;        /* without a key */
-    double bias_deviation; /* of the dense layers' first biases; 0: they are 0 */
-    bool causal;           /* without a key */
+    double epsilon;        /* if the file has no layer_norm_epsilon */
+    double bias_deviation; /* of the dense layers' initial biases; 0: they are 0 */
+    bool causal;           /* if the file has no use_causal_mask */
 } paired_encoder;
 
-/* What is done with `from`, in the layer "activation". CLIP alone has a function of its own for quick_gelu. */
+/* Applies the activation that a key names to `from`, as the layer "activation". CLIP alone has a quick_gelu of its
+ * own. */
 static void add_keyed(clq_block_writer *w, const paired_encoder *kind, const char *key, const char *from) {
     json_t *value = clq_block_take_activation(w, key, kind->activation);
     const bool quick = json_is_string(value) && strcmp(json_string_value(value), quick_gelu) == 0;
@@ -78,7 +79,7 @@ static const char *const names[] = {"x", NULL};
 static const char *const *write_clip(clq_block_writer *w) { return write_paired(w, &clip); }
 static const char *const *write_siglip(clq_block_writer *w) { return write_paired(w, &siglip); }
 
-/* ---- SigLIP's embeddings, and what it makes one row of many by ---- */
+/* ---- SigLIP's embeddings, and its pooling, which makes one row of many ---- */
 
 static const char *const *write_siglip_patches(clq_block_writer *w) {
     const size_t channels = (size_t)clq_block_whole(w, "hidden_dim", -1),

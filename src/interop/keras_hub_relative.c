@@ -1,4 +1,4 @@
-/* Blocks of keras_hub: attention by relative places, of T5 and DeBERTa-v3. */
+/* Blocks of keras_hub: attention with relative positions, of T5 and DeBERTa-v3. */
 #include "interop/keras_blocks.h"
 
 #include <math.h>
@@ -15,7 +15,7 @@ static void add_scored(clq_block_writer *w, const char *name, double dropout, js
     clq_block_add(w, "clique", "ScoredAttention", name, json_pack("{s:f}", "dropout", dropout), keywords,
                   CLQ_FROM(scores, value));
 }
-/* Of a table the rows by distance. */
+/* Adds the rows of a table by the distance between tokens. */
 static void add_rows(clq_block_writer *w, const char *name, size_t places, const char *buckets, bool turned,
                      const char *table, const char *tokens) {
     clq_block_add(w, "clique", "RelativeRows", name,
@@ -25,8 +25,8 @@ static void add_rows(clq_block_writer *w, const char *name, size_t places, const
 static void add_relative(clq_block_writer *w, const char *name, const char *from) {
     clq_block_add(w, "clique", "RelativeScores", name, NULL, NULL, CLQ_FROM(from));
 }
-/* ---- T5 (Raffel et al., 2020): a number for each head and bucket of distances is added to the scores, which are not
- * scaled; the first layer of a stack gives it to the others, with the mask in it ---- */
+/* ---- T5 (Raffel et al., 2020): the scores, which are not scaled, get a bias for each head and bucket of distances.
+ * The first layer of a stack gives this bias, with the mask in it, to the others ---- */
 
 enum { T5_ROWS = 32, T5_PLACES = 128 };
 
@@ -49,7 +49,8 @@ static void add_t5_dense(clq_block_writer *w, const char *name, size_t units, do
                   NULL, CLQ_FROM(from));
 }
 
-/* A mask as numbers that are added: 0 where it is 1, -1e9 where it is 0. `mask` is (1 or tokens, others). */
+/* Turns a mask into numbers that are added to scores: 0 where the mask is 1, -1e9 where it is 0. mask: (1 or tokens,
+ * others). */
 static void add_low(clq_block_writer *w, const char *name, const char *mask) {
     char large[CLQ_LAYER_NAME_MAX], flat[CLQ_LAYER_NAME_MAX];
     (void)snprintf(large, sizeof large, "%s_large", name);
@@ -61,7 +62,7 @@ static void add_low(clq_block_writer *w, const char *name, const char *mask) {
     clq_block_add(w, CLQ_NUMPY, "ExpandDims", name, json_pack("{s:i}", "axis", 1), NULL, CLQ_FROM(flat));
 }
 
-/* Whether each token may see each other: it, and those in front of it. */
+/* Adds a causal mask: each token may see itself and the tokens in front of it. */
 static void add_causal(clq_block_writer *w, const char *name, const char *x) {
     clq_block_count_tokens(w, x);
     clq_block_add(w, CLQ_NUMPY, "ExpandDims", "count_of_query", json_pack("{s:i}", "axis", 2), NULL,
@@ -173,8 +174,8 @@ static const char *const *write_t5(clq_block_writer *w) {
     return clq_block_give(w, "sum");
 }
 
-/* ---- DeBERTa-v3 (He et al., 2021): scores of queries with keys, of queries with keys of distances, and of keys with
- * queries of distances ---- */
+/* ---- DeBERTa-v3 (He et al., 2021): adds the scores of queries with keys, of queries with the keys of distances, and
+ * of keys with the queries of distances ---- */
 
 static const char *const table_names[] = {"inputs", NULL};
 static const char *const *write_relative_table(clq_block_writer *w) {
@@ -187,7 +188,7 @@ static const char *const *write_relative_table(clq_block_writer *w) {
     return clq_block_give(w, "rel_embeddings_layer_norm");
 }
 
-/* Scores of each token with the rows of distances; `again`: with what the second use of a layer gives. */
+/* Adds the scores of each token with the rows of distances, which the second call of the layer `rows` gives. */
 static void add_distances(clq_block_writer *w, const char *name, const char *between, const char *tokens,
                           const char *rows) {
     add_einsum(w, between, "bpnd,bqnd->bnqp", rows, tokens);

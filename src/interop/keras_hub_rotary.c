@@ -6,16 +6,16 @@
 #include <string.h>
 
 typedef struct rotary_decoder {
-    const char *attention; /* what stands in front of the attention's variables: "self_attention" */
+    const char *attention; /* what the names of the attention's layers begin with: "self_attention" */
     const char *norm, *feedforward_norm, *attention_dropout, *feedforward_dropout;
     bool biased;            /* queries, keys and values have biases */
-    bool normed;            /* queries and keys are normed, head by head, with an epsilon that no file has */
-    bool wide;              /* its files should have head_dim, and Keras writes them without */
+    bool normed;            /* queries and keys are normed, head by head, with an epsilon that no file sets */
+    bool wide;              /* its files need head_dim, and Keras writes them without */
     bool scaled;            /* rope_scaling_factor stretches the positions */
-    const char *window;     /* key of the sliding window; NULL: it has none */
-    const char *windowed;   /* key that says whether it has that; NULL: it has */
-    long window_by_default; /* without the key; 0: none */
-    bool zero_is_none;      /* a window of 0 is none */
+    const char *window;     /* key of the sliding window; NULL: there is none */
+    const char *windowed;   /* key that says whether there is a window; NULL: always */
+    long window_by_default; /* the window if the file has no key for it; 0: none */
+    bool zero_is_none;      /* a window of 0 in the file means none; otherwise it is refused */
     bool disputed;          /* keras_hub has the window with TensorFlow alone */
 } rotary_decoder;
 
@@ -27,7 +27,7 @@ static size_t take_width(clq_block_writer *w, const rotary_decoder *kind, size_t
     return clq_block_divide(w, channels, heads, "num_query_heads");
 }
 
-/* Llama's layer has other numbers for it, which its files do not have. */
+/* The factor that stretches the positions. Llama's layer has other numbers for this, which its files do not have. */
 static double take_scaling(clq_block_writer *w, const rotary_decoder *kind) {
     const char *turns = json_string_value(clq_block_value_of(w, "rope_type"));
     const double factor = clq_block_number(w, "rope_scaling_factor", 1);
@@ -39,7 +39,7 @@ static double take_scaling(clq_block_writer *w, const rotary_decoder *kind) {
     return factor;
 }
 
-/* 0: none. */
+/* The size of the attention window, in tokens; 0: there is none. */
 static size_t take_window(clq_block_writer *w, const rotary_decoder *kind) {
     if (!kind->window || (kind->windowed && !clq_block_flag(w, kind->windowed, false))) return 0;
     if (!clq_block_value_of(w, kind->window)) return (size_t)kind->window_by_default;
@@ -75,7 +75,7 @@ static const char *const *write_rotary(clq_block_writer *w, const rotary_decoder
     const char *mask = clq_block_add_mask(w, "decoder_padding_mask");
     json_t *config = json_object();
     size_t window = take_window(w, kind);
-    if (window >= clq_block_shape_of(w, 0)->dims[0]) window = 0; /* it is as far as any token is */
+    if (window >= clq_block_shape_of(w, 0)->dims[0]) window = 0; /* no token is farther away */
     if (window && kind->disputed)
         clq_block_refuse(w, kind->window,
                          "with JAX and PyTorch, keras_hub looks farther than %zu tokens, and with TensorFlow it does "

@@ -54,9 +54,9 @@ static const char *const *write_deit_patching(clq_block_writer *w) {
 }
 
 #define VISION_KEYS "num_layers num_heads hidden_dim use_mha_bias dropout_rate attention_dropout layer_norm_epsilon"
-#define VISION_EPSILON 1e-6 /* without the key */
+#define VISION_EPSILON 1e-6 /* if the file has no layer_norm_epsilon */
 
-/* A block of an encoder, with names of its own: `name`.ln_1 and so on. */
+/* A block of an encoder. Its layers have the names "transformer_block_1.ln_1" and so on. */
 typedef struct vision_block {
     const char *mlp, *first, *second; /* names of the dense layers */
     bool twice;                       /* dropout behind the attention and the first dense layer, too */

@@ -1,4 +1,4 @@
-/* Keras's initializers, by class or by name: a row each, by which they are read and written. */
+/* Keras's initializers. Each class has a row, by which it is read and written. Files have it by class or by name. */
 #include "interop/keras_reading.h"
 
 #include <string.h>
@@ -11,12 +11,12 @@ typedef struct number {
 #define NUMBER(name, member)                                                                                           \
     { (name), offsetof(clq_initialiser, member) }
 
-/* value: with the defaults of its numbers. */
+/* value: with the defaults of the class's numbers. */
 typedef struct initialiser_class {
     const char *class_name, *names[3]; /* as text: "glorot_uniform" */
     clq_initialiser value;
     number numbers[2];
-    bool has_fan; /* its mode and distribution are told by its configuration, not by its class */
+    bool has_fan; /* its configuration, and not its class, says its mode and distribution */
 } initialiser_class;
 
 #define SCALED(times, by, how)                                                                                         \
@@ -74,18 +74,18 @@ static const initialiser_class *find_class(const char *name) {
     return NULL;
 }
 
-/* The place of a word among words that end with NULL; -1: it is none. */
+/* The index of a word among words that end with NULL; -1: it is none of them. */
 static int place_of(const char *word, const char *const *words) {
     for (int i = 0; word && words[i]; i++)
         if (strcmp(words[i], word) == 0) return i;
     return -1;
 }
 
-/* In the order of their enumerators; what early Keras 2 called normal is truncated. */
+/* In the order of the enumerators. Early Keras 2 called a truncated normal distribution "normal". */
 static const char *const fans[] = {"fan_in", "fan_out", "fan_avg", NULL};
 static const char *const distributions[] = {"truncated_normal", "untruncated_normal", "uniform", "normal", NULL};
 
-/* False: the key is none that is taken. */
+/* Reads a key of the configuration; *good becomes whether its value fits. False: the key is not supported. */
 static bool take(const initialiser_class *class, const char *key, const json_t *value, clq_initialiser *out,
                  bool *good) {
     for (size_t i = 0; i < CLQ_COUNT_OF(class->numbers) && class->numbers[i].key; i++) {
@@ -97,7 +97,7 @@ static bool take(const initialiser_class *class, const char *key, const json_t *
     const bool fan = class->has_fan && strcmp(key, "mode") == 0,
                distribution = class->has_fan && strcmp(key, "distribution") == 0;
     if (!fan && !distribution)
-        return strcmp(key, "seed") == 0 || strcmp(key, "dtype") == 0; /* seeds are the trainer's */
+        return strcmp(key, "seed") == 0 || strcmp(key, "dtype") == 0; /* the trainer has the seeds */
     const int place = place_of(json_string_value(value), fan ? fans : distributions);
     *good = place >= 0;
     if (fan && *good) out->fan = (clq_fan)place;
@@ -136,7 +136,7 @@ void clq_keras_read_initialiser(clq_keras_attributes *a, const char *key, clq_in
                          known.data ? known.data : "another");
         clq_free(known.data);
     } else {
-        json_t *config = json_object_get(value, "config"); /* of a text there is none */
+        json_t *config = json_object_get(value, "config"); /* an initialiser by name has none */
         *out = class->value;
         if (config && !json_is_object(config))
             clq_keras_refuse(a, CLQ_ERROR_FORMAT, key, "%s: its config should be an object", class->class_name);
@@ -154,7 +154,7 @@ static bool says_all(const initialiser_class *class, const clq_initialiser *i) {
     return value->scale == i->scale && value->fan == i->fan && value->distribution == i->distribution;
 }
 
-/* The class that says all of it, or one whose configuration does. */
+/* The class that alone says what the initialiser is, or else one whose configuration says it. */
 static const initialiser_class *choose_class(const clq_initialiser *i) {
     const initialiser_class *chosen = NULL;
     for (size_t k = 0; k < CLQ_COUNT_OF(classes); k++) {
@@ -170,7 +170,7 @@ json_t *clq_keras_write_initialiser(const clq_keras_writing *w, const void *memb
     const initialiser_class *class = choose_class(i);
     json_t *config = json_object();
     (void)w;
-    if (!class) { /* the layer's own */
+    if (!class) { /* the layer's default */
         json_decref(config);
         return json_null();
     }

@@ -1,5 +1,5 @@
-/* model.to_json() of Keras 3, and of Keras 2, also as the config.json of a .keras file: the file, and Sequential
- * models. Functional ones: keras_functional.c. */
+/* Reads what model.to_json() of Keras 3 and Keras 2 gives, which is also the config.json of a .keras file. The file and
+ * Sequential models are here, Functional models in keras_functional.c. */
 #include "interop/keras_reading.h"
 
 #include <string.h>
@@ -40,7 +40,8 @@ json_t *clq_keras_refer(const char *layer, uint32_t node, uint32_t output, const
     return json_pack("{s:s, s:o}", "class_name", "__keras_tensor__", "config", config);
 }
 
-/* Keras goes by the name that stands beside a layer's configuration; some functions of keras.ops have none within. */
+/* Copies the name beside a layer's configuration, which Keras goes by, into the configuration if that has no name. Some
+ * functions of keras.ops have none there. */
 static clq_status take_names(json_t *layers) {
     size_t i;
     json_t *layer;
@@ -64,7 +65,7 @@ clq_status clq_keras_check_layers(json_t *layers) {
 
 /* ---- Sequential ---- */
 
-/* The input's shape where no layer is the input: Keras 2's first layer may have it. */
+/* Adds the input of a model whose first layer is no InputLayer. Keras 2's first layer may have the input's shape. */
 static clq_status add_first_shape(clq_model *model, const clq_keras_sizes *sizes, json_t *config, json_t *first,
                                   clq_tensor *x) {
     json_t *shape = json_object_get(config, "build_input_shape"),
@@ -80,7 +81,7 @@ static clq_status add_first_shape(clq_model *model, const clq_keras_sizes *sizes
                     "shape, as --input-shape, or clq_keras_sizes does");
 }
 
-/* config: with the layers as a member, or, in the first versions of Keras 2, the list of them. */
+/* config: an object with the layers as a member, or, in the first versions of Keras 2, the list of layers itself. */
 static clq_status read_sequential(clq_model *model, const clq_keras_sizes *sizes, json_t *config) {
     clq_tensor given = {0};
     json_t *layers = json_is_array(config) ? config : json_object_get(config, "layers");
@@ -118,7 +119,7 @@ static clq_status build(json_t *root, const clq_keras_sizes *sizes, clq_model *m
     if (!json_is_object(config) && !(sequential && json_is_array(config)))
         return clq_fail(CLQ_ERROR_FORMAT, "config is missing: is this the text of model.to_json()?");
     if (sequential) return read_sequential(model, sizes, config);
-    if (strcmp(class_name, "Functional") == 0 || strcmp(class_name, "Model") == 0) /* the second: early Keras 2 */
+    if (strcmp(class_name, "Functional") == 0 || strcmp(class_name, "Model") == 0) /* early Keras 2 wrote "Model" */
         return clq_keras_read_functional(model, sizes, config, false);
     if (clq_keras_is_backbone(root)) return read_backbone(model, sizes, root);
     return refuse_class(class_name);

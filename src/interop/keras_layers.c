@@ -1,4 +1,4 @@
-/* Keras's layers by class name, each with every attribute of its configuration. */
+/* Adds Keras's layers by class name. Each attribute of a layer's configuration is taken or refused. */
 #include "interop/keras.h"
 
 #include <stdio.h>
@@ -26,7 +26,7 @@ static void take_dtype(clq_keras_attributes *a) {
                          "'%.40s' is not supported, only float32, mixed_float16 and mixed_bfloat16", name);
 }
 
-/* Of some functions the type is an attribute of their own. */
+/* Whether the kind has a row for the key. Some functions have dtype as an attribute of their own. */
 static bool has_row(const clq_layer_kind *kind, const char *key) {
     for (size_t i = 0; i < kind->attribute_count; i++)
         if (strcmp(kind->attributes[i].key, key) == 0) return true;
@@ -45,7 +45,7 @@ void clq_keras_describe_place(json_t *layer, size_t index, char where[160]) {
     snprintf(where, 160, "config.layers[%zu] (%.60s)", index, name ? name : "no name");
 }
 
-/* What an InputLayer is, is read by clq_keras_add_input. */
+/* The layer's kind; NULL: there is none, or the layer is an InputLayer, which clq_keras_read_input reads. */
 static const clq_layer_kind *find_kind(json_t *layer) {
     const clq_layer_kind *kind =
         clq_layer_kind_named(clq_keras_class(layer), json_string_value(json_object_get(layer, "module")));
@@ -118,7 +118,7 @@ bool clq_keras_takes_keyword(json_t *layer, const char *key) {
     return false;
 }
 
-/* Of classes that are not read: why, and what to do. NULL: of others. */
+/* Why a class is not supported, and what to do; NULL: this is not known of the class. */
 static const char *why_not(const char *class_name) {
     static const char activity[] = "penalties on what layers give are not supported: make what the layer gives an "
                                    "output of the model, with a loss",
@@ -162,7 +162,7 @@ clq_status clq_keras_check_class(json_t *layer, size_t index) {
     return status;
 }
 
-/* config: room for one of the kind. */
+/* config: room for the kind's config, all zero. */
 static clq_status add_layer(clq_model *model, json_t *layer, size_t index, const clq_keras_call *call,
                             const clq_layer_kind *kind, void *config, clq_tensor *out) {
     const clq_tensor *inputs = call->inputs;
@@ -183,7 +183,7 @@ static clq_status add_layer(clq_model *model, json_t *layer, size_t index, const
     clq_keras_read_rows(&a, kind, &model->tensors[inputs[0].id - 1], config);
     if (a.arguments) clq_keras_refuse(&a, CLQ_ERROR_UNSUPPORTED, "args", "only tensors can be arguments of a call");
     CLQ_TRY(clq_keras_close(&a));
-    char inner[CLQ_LAYER_NAME_MAX]; /* of a model within the model, with its name in front */
+    char inner[CLQ_LAYER_NAME_MAX]; /* the name of a layer in an inner model, with the model's name in front */
     if (call->is_itself) {
         name = call->scope;
     } else if (call->scope && *name) {
@@ -220,7 +220,7 @@ static clq_status refuse_size(const char *path, size_t axis, size_t known, size_
                     known, given);
 }
 
-/* What is asked for has a size for each axis, 0 for those that it leaves to the file. */
+/* Takes the sizes that the caller asks for into the shape. A size of 0 in `asked` is left to the file. */
 static clq_status take_asked(const clq_shape *asked, const char *path, clq_shape *shape) {
     if (asked->rank != shape->rank)
         return clq_fail(CLQ_ERROR_MISMATCH, "%s has %u axes behind the batch, and the shape that is asked for has %u",
@@ -276,7 +276,7 @@ clq_status clq_keras_read_input(json_t *layer, size_t index, const clq_keras_siz
     const char *key = shape ? "batch_shape" : "batch_input_shape";
     if (!shape) shape = clq_keras_attribute(&a, "batch_input_shape");
     json_t *name = clq_keras_attribute(&a, "name");
-    (void)clq_keras_attribute(&a, "dtype"); /* of the samples; they arrive as u8 or f32 */
+    (void)clq_keras_attribute(&a, "dtype"); /* the samples' type; samples arrive as u8 or f32 */
     const char *const refused[] = {"sparse", "ragged", "optional"};
     for (size_t i = 0; i < CLQ_COUNT_OF(refused); i++)
         if (clq_keras_flag(&a, refused[i], false))

@@ -1,25 +1,25 @@
-/* Masks that Keras takes off tensors, and gives to them. In Keras a mask lies on a tensor, and MultiHeadAttention takes
- * it off its query, value and key (keras/src/layers/attention/multi_head_attention.py, `call`): calls that run later
- * see none. So which layers have a mask depends on the order in which Keras runs them, and on which of their tensors
- * are one and the same: a layer may give the very tensor that it gets, and a model within the model works on the
- * tensors that it is applied to. */
+/* Follows the masks that Keras gives tensors and takes off them. In Keras a mask lies on a tensor object, and
+ * MultiHeadAttention takes it off its query, value and key (keras/src/layers/attention/multi_head_attention.py,
+ * `call`), so that calls which run later see none. Which layers see a mask therefore depends on the order in which
+ * Keras runs them, and on which of their tensors are one and the same: a layer may give the very tensor that it gets,
+ * and an inner model works on the very tensors that it is applied to. */
 #include "interop/keras_masks.h"
 #include "interop/keras_order.h"
 #include "interop/keras_reading.h"
 
-/* Dropout and its like give their input itself in evaluation, and another tensor in training. What holds in training
- * holds in evaluation, too. */
+/* Layers such as Dropout give their input itself in evaluation, and another tensor in training. Tensors that are the
+ * same in training are the same in evaluation, and masks that end in training end in evaluation, too. */
 enum { TRAINING, EVALUATION, VIEWS };
 
-/* Tensors of a graph are numbered: those of nodes, one behind the other, and then CLQ_KERAS_GIVEN. */
+/* The tensors of a graph are numbered: first the outputs of all nodes, node by node, and then CLQ_KERAS_GIVEN. */
 struct clq_keras_masks {
     size_t *turns;         /* by node: its place in Keras's order; SIZE_MAX: Keras does not run it */
     uint32_t *first;       /* by node: its first tensor; one more at the end */
     uint32_t *same[VIEWS]; /* by tensor: the first tensor that is the same in Keras; often itself */
     size_t *ends[VIEWS];   /* by tensor: the turn of the first call that ends its mask; SIZE_MAX: none does */
-    size_t *heeded;        /* by tensor that is the first of the same in evaluation: the last turn in which a call may
-                              look at its mask; 0: none does; SIZE_MAX: what runs behind the graph may */
-    uint32_t *inputs, *outputs; /* of the graph: tensors */
+    size_t *heeded; /* by the first of the tensors that are the same in evaluation: the last turn in which a call may
+                       look at the mask; 0: none does; SIZE_MAX: what runs after the graph may */
+    uint32_t *inputs, *outputs; /* tensors of the graph */
     size_t input_count, output_count;
 };
 
@@ -40,7 +40,7 @@ void clq_keras_release_masks(clq_keras_masks *m) {
 /* ---- layers that give what they get ---- */
 
 typedef struct sameness_row {
-    const char *class_name, *key, *word; /* the same if the key has this word; without a word, if it is 0 */
+    const char *class_name, *key, *word; /* the same if the key is `word`, or, without a word, if the key is 0 */
 } sameness_row;
 
 static const sameness_row *find_row(const char *class_name) {
@@ -66,7 +66,7 @@ clq_keras_sameness clq_keras_find_sameness(const char *class_name, json_t *confi
     return word && strcmp(word, row->word) == 0 ? CLQ_KERAS_SAME : CLQ_KERAS_OTHER;
 }
 
-/* Whether a slice of a call's arguments has a step. */
+/* Whether a slice in a call's arguments has a step other than 1. */
 static bool has_steps(json_t *value) {
     const char *key;
     json_t *member;
@@ -86,7 +86,8 @@ static bool ascends(json_t *axes) {
     return true;
 }
 
-/* Whether axes are moved to where they are. Of how many axes, and so which one is -1, is not known here. */
+/* Whether the axes may be moved to where they are already. The rank is not known here, so an axis below 0 may be any
+ * axis. */
 static bool may_stay(json_t *from, json_t *to) {
     const size_t count = json_is_array(from) ? json_array_size(from) : 1;
     for (size_t i = 0; i < count; i++) {
@@ -131,13 +132,14 @@ static uint32_t input_of(const clq_keras_graph *f, const clq_keras_masks *m, con
     return tensor_of(f, m, &f->sources[n->first_source + i]);
 }
 
-/* Of the query, the value and the key of MultiHeadAttention. */
+/* Ends the masks of the query, the value and the key of MultiHeadAttention. */
 static void end_masks(const clq_keras_graph *f, clq_keras_masks *m, unsigned view, const clq_keras_node *n,
                       size_t turn) {
     for (uint32_t i = 0; i < CLQ_MIN(n->positional, 3u); i++) end_mask(m, view, input_of(f, m, n, i), turn);
 }
 
-/* Of a model within the model: the tensors that it ends masks of, and those of which it gives the very tensor. */
+/* Follows a call of an inner model: which masks of its inputs and outputs it ends, and which of its outputs are the
+ * very tensor of an input or of another output. */
 static void follow_model(const clq_keras_graph *f, clq_keras_masks *m, unsigned view, uint32_t node, size_t turn) {
     const clq_keras_node *n = &f->nodes[node];
     const clq_keras_masks *in = f->inner[n->layer]->masks;
@@ -205,7 +207,7 @@ static clq_status find_turns(const clq_keras_graph *f, clq_keras_masks *m, const
     return status;
 }
 
-/* As many tensors of a node as any call, or the end, asks for. */
+/* Gives each node as many tensors as any call, or the graph's outputs, ask for. */
 static void number_tensors(const clq_keras_graph *f, clq_keras_masks *m, const clq_keras_source *outputs) {
     uint32_t next = 0;
     for (uint32_t k = 0; k < f->node_count; k++) m->first[k] = 1;
@@ -258,7 +260,7 @@ static clq_status note_heeded(const clq_keras_graph *f, clq_keras_masks *m) {
         }
     }
     for (size_t i = 0; i < m->output_count; i++) m->heeded[same[m->outputs[i]]] = SIZE_MAX;
-    for (size_t i = 0; i < m->input_count && f->scope; i++) /* of a model within the model: others may read it */
+    for (size_t i = 0; i < m->input_count && f->scope; i++) /* of an inner model: layers around it may read them */
         m->heeded[same[m->inputs[i]]] = SIZE_MAX;
     return CLQ_OK;
 }
@@ -305,7 +307,7 @@ bool clq_keras_mixes_masks(const clq_keras_graph *f, const clq_keras_node *n) {
     return false;
 }
 
-/* Whether anything that runs behind a node may look at the mask of a tensor. */
+/* Whether anything that runs after a node may look at the mask of a tensor. */
 static bool is_heeded(const clq_keras_graph *f, uint32_t node, uint32_t tensor) {
     const clq_keras_masks *m = f->masks;
     return m->heeded[m->same[EVALUATION][tensor]] > m->turns[node];

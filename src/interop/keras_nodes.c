@@ -6,7 +6,7 @@
 
 /* ---- the layers and their nodes ---- */
 
-/* An unknown layer is named as such before its nodes are looked at. */
+/* An unknown class is refused here, before the nodes are looked at, so that the message names the class. */
 clq_status clq_keras_index_layers(clq_keras_graph *f) {
     size_t inputs = 0;
     f->index = json_object();
@@ -37,7 +37,7 @@ clq_status clq_keras_make_room(clq_keras_graph *f) {
                                                                                                  : CLQ_ERROR_MEMORY;
 }
 
-/* An InputLayer has one node, which reads nothing and may stand in the file or not. */
+/* An InputLayer has one node, which reads nothing. The file may leave this node out. */
 clq_status clq_keras_count_nodes(clq_keras_graph *f) {
     const size_t layers = json_array_size(f->layers);
     size_t total = 0;
@@ -60,7 +60,8 @@ clq_status clq_keras_count_nodes(clq_keras_graph *f) {
     return f->nodes ? CLQ_OK : CLQ_ERROR_MEMORY;
 }
 
-/* The node that gives the tensor [layer, node, tensor]. How many it gives is known once it is added. */
+/* Finds the node of the tensor [layer, node, tensor]. Whether the node gives so many tensors is known only once it is
+ * added. */
 clq_status clq_keras_find_node(const clq_keras_graph *f, json_t *history, const char *where, clq_keras_source *out) {
     const char *name = json_string_value(json_array_get(history, 0));
     json_t *node_index = json_array_get(history, 1), *tensor_index = json_array_get(history, 2);
@@ -78,8 +79,8 @@ clq_status clq_keras_find_node(const clq_keras_graph *f, json_t *history, const 
     return CLQ_OK;
 }
 
-/* Whether they may be masks of a model's inputs: Keras's files name those that tensors carry, too, and have null for an
- * input without one. */
+/* Whether `masks` may be the masks of an inner model's inputs. Keras's files also name masks that the tensors carry
+ * anyway, and have null for an input without a mask. */
 static bool are_masks(json_t *layer, json_t *masks) {
     json_t *mask;
     size_t i;
@@ -88,7 +89,7 @@ static bool are_masks(json_t *layer, json_t *masks) {
     return json_is_array(masks) || clq_keras_is_tensor(masks);
 }
 
-/* How many masks a call gives the inputs of a model; 0: none, or all are null. */
+/* How many masks a call gives the inputs of an inner model; 0: it gives none, or all are null. */
 static size_t count_masks(json_t *layer, json_t *masks) {
     json_t *mask;
     size_t i;
@@ -97,8 +98,8 @@ static size_t count_masks(json_t *layer, json_t *masks) {
     return json_is_array(masks) ? 0 : 1;
 }
 
-/* What a call passes besides tensors. Keras notes `training` as it was when the model was built, and sets it by what
- * the model is used for. */
+/* Refuses keywords of a call that are not supported. `training` is harmless: the file has its value from when the model
+ * was built, and Keras sets it by what the model is used for. */
 static clq_status check_keywords(json_t *layer, json_t *keywords, const char *where) {
     const char *key;
     json_t *value;
@@ -131,7 +132,7 @@ static clq_status add_source(clq_keras_graph *f, json_t *history, const char *wh
     CLQ_TRY(clq_keras_find_node(f, history, where, &found));
     return append_source(f, found);
 }
-/* A call that does the opposite has its tensor twice. */
+/* A call that does the opposite (clq_layer_kind.opposite) has its tensor twice. */
 static clq_status repeat_source(clq_keras_graph *f, const clq_keras_node *n) {
     return append_source(f, f->sources[n->first_source]);
 }
@@ -144,7 +145,7 @@ static clq_status read_source(clq_keras_graph *f, json_t *tensor, const char *wh
     return add_source(f, history, place);
 }
 
-/* The tensors that a block is applied to by their places. */
+/* Notes which inputs of a block the call passes by their places. */
 static clq_status note_given(const clq_keras_graph *f, clq_keras_node *n, const char *where) {
     const size_t most = clq_keras_block_places(clq_keras_layer_at(f, n->layer));
     if (n->positional > most && !clq_keras_block_input(clq_keras_layer_at(f, n->layer), most))
@@ -157,7 +158,8 @@ static clq_status note_given(const clq_keras_graph *f, clq_keras_node *n, const 
     return CLQ_OK;
 }
 
-/* As Keras 2 wrote it: [[layer, node, tensor, keywords], …], or one such without the list around it. */
+/* Reads a node as Keras 2 wrote it: [[layer, node, tensor, keywords], …], or a single entry without the list around
+ * it. */
 static clq_status read_old_node(clq_keras_graph *f, json_t *list, clq_keras_node *n, const char *where) {
     const bool one = json_is_string(json_array_get(list, 0));
     const size_t count = one ? 1 : json_array_size(list);
@@ -181,7 +183,7 @@ static clq_status read_old_node(clq_keras_graph *f, json_t *list, clq_keras_node
     return note_given(f, n, where);
 }
 
-/* Lists of lists of tensors are none of ours. */
+/* Whether an argument is a list of tensors. Lists of such lists are not supported. */
 static bool is_list_of_tensors(json_t *argument) {
     size_t i;
     json_t *item;
@@ -189,7 +191,8 @@ static bool is_list_of_tensors(json_t *argument) {
     return json_array_size(argument) > 0;
 }
 
-/* args: tensors and lists of them, in order; what else there is, the layer's kind takes, or nobody. */
+/* Reads a node. "args" has tensors and lists of tensors, in order. Other arguments are left to the layer's kind, and
+ * refused if it does not take them. */
 static clq_status read_node(clq_keras_graph *f, json_t *object, clq_keras_node *n, const char *where) {
     if (json_is_array(object)) return read_old_node(f, object, n, where);
     json_t *arguments = json_object_get(object, "args"), *argument;
@@ -279,7 +282,8 @@ static int compare_names(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Of ends by name: a list of them, in the order of the names, which is Keras's. NULL: out of memory. */
+/* Turns a model's inputs or outputs by name into a list, in the order of the names, which is Keras's. NULL: out of
+ * memory. */
 static json_t *list_by_name(json_t *ends) {
     const size_t count = json_object_size(ends);
     const char **names = clq_alloc(CLQ_MAX(count, (size_t)1), sizeof *names), *name;
@@ -297,7 +301,8 @@ static json_t *list_by_name(json_t *ends) {
     return NULL;
 }
 
-/* Here alone Keras counts the calls of a Functional model from 1 on: one of its own comes first. */
+/* Finds the node of a model's input or output. Here alone, Keras counts the calls of an inner Functional model from 1
+ * on, as a call of the model's own comes first. */
 static clq_status find_end(const clq_keras_graph *f, json_t *end, const char *where, clq_keras_source *out) {
     json_t *index = json_object_get(f->index, json_string_value(json_array_get(end, 0)));
     json_t *layer = index ? clq_keras_layer_at(f, (size_t)json_integer_value(index)) : NULL;
@@ -323,7 +328,8 @@ static clq_status find_listed(const clq_keras_graph *f, json_t *ends, const char
     return CLQ_OK;
 }
 
-/* The nodes that a key of the configuration names: ["name", 0, 0], a list of such, or one for each name. */
+/* Finds the nodes that a key of the configuration names. The key has one entry, ["name", 0, 0], a list of entries, or
+ * an object with an entry for each name. */
 static clq_status find_ends(const clq_keras_graph *f, const char *key, size_t most, clq_keras_source *out,
                             size_t *count) {
     json_t *ends = json_object_get(f->config, key);

@@ -1,4 +1,4 @@
-/* Functions of keras.ops that are short for others, and small layers of Keras that are made of others. */
+/* Blocks of functions of keras.ops that are short for other functions, and of small layers that are made of others. */
 #include "interop/keras_blocks.h"
 
 #include <math.h>
@@ -17,13 +17,13 @@ static void add_function(clq_block_writer *w, const char *class_name, const char
 static void add_of_two(clq_block_writer *w, const char *class_name, const char *name, const char *a, const char *b) {
     clq_block_add(w, CLQ_NUMPY, class_name, name, NULL, NULL, CLQ_FROM(a, b));
 }
-/* Of a layer's numbers and one number. */
+/* Adds a function of a layer's output and one number. */
 static void add_with_number(clq_block_writer *w, const char *class_name, const char *name, const char *from,
                             double number) {
     add_function(w, class_name, name, from);
     clq_block_append_argument(w, json_real(number));
 }
-/* Over the axes of the block's key, which is `axis` for most. */
+/* Adds a reduction over the axes that a key of the block names, which is `axis` for most blocks. */
 static void add_reduction_over(clq_block_writer *w, const char *key, const char *class_name, const char *name,
                                bool keep, const char *from) {
     json_t *axis = clq_block_value_or(w, key, json_null());
@@ -34,14 +34,14 @@ static void add_reduction(clq_block_writer *w, const char *class_name, const cha
     add_reduction_over(w, "axis", class_name, name, keep, from);
 }
 
-/* An array as an argument; the lists are taken. */
+/* A NumPy array as an argument, made of nested lists; takes them. */
 static json_t *numbers_in(json_t *lists) {
     return json_pack("{s:s, s:{s:o, s:s}}", "class_name", "__numpy__", "config", "value", lists, "dtype", "float32");
 }
 
 /* ---- activations with a number or an axis ---- */
 
-/* The first half, as far as the second half lets it through (Dauphin et al., 2016). */
+/* The first half of an axis times the sigmoid of the second half (Dauphin et al., 2016). */
 static const char *const *write_gated(clq_block_writer *w) {
     clq_block_add(
         w, CLQ_NUMPY, "Split", "halves",
@@ -63,7 +63,7 @@ static const char *const *write_relu(clq_block_writer *w) {
     return clq_block_give(w, "relu");
 }
 
-/* Activations by name have a number of their own: whether the block's is that one, and then it is written. */
+/* Whether the block's number is the one that the activation of this name has. If so, writes that activation. */
 static bool is_named(clq_block_writer *w, const char *name, const char *key, double number) {
     if (clq_block_number(w, key, number) != number) return false;
     clq_block_add_activation(w, "activated", json_string(name), "x");
@@ -93,7 +93,7 @@ static const char *const *write_hard_shrink(clq_block_writer *w) {
 static const char *const *write_threshold(clq_block_writer *w) {
     return give_above(w, "x", clq_block_number(w, "threshold", 0), "x", clq_block_number(w, "default_value", 0));
 }
-/* x without the part of it that a clip keeps. */
+/* x minus x clipped to [-threshold, threshold]. */
 static const char *const *write_soft_shrink(clq_block_writer *w) {
     if (is_named(w, "soft_shrink", "threshold", 0.5)) return w->output;
     const double most = take_positive(w, "threshold", 0.5);
@@ -123,7 +123,8 @@ static const char *const *write_squareplus(clq_block_writer *w) {
     add_with_number(w, "Multiply", "activated", "sum", 0.5);
     return clq_block_give(w, "activated");
 }
-/* 0 up to -1, (x + 1)^2 / 4 up to 1, and x behind it; and its derivative (Martins and Astudillo, 2016). */
+/* Sparse plus is 0 up to -1, (x + 1)^2 / 4 from there to 1, and x above. Sparse sigmoid is its derivative (Martins and
+ * Astudillo, 2016). */
 static void add_ramp(clq_block_writer *w, double low, double high, const char *from) {
     clq_block_add(w, CLQ_NUMPY, "Clip", "ramp", json_pack("{s:f, s:f}", "x_min", low, "x_max", high), NULL,
                   CLQ_FROM(from));
@@ -145,7 +146,7 @@ static const char *const *write_sparse_sigmoid(clq_block_writer *w) {
     return clq_block_give(w, "ramp");
 }
 
-/* ---- logarithms of other bases, weighted by nothing, filled, poolings ---- */
+/* ---- logarithms of other bases, averages without weights, full tensors, poolings ---- */
 
 static const char *const *write_logarithm(clq_block_writer *w, double base) {
     add_function(w, "Log", "logarithm", "x");
@@ -196,12 +197,12 @@ static const char *const *write_average_pool(clq_block_writer *w) {
     return write_pool(w, classes);
 }
 
-/* ---- keras.ops.take of places that are known: runs of them that are equally far apart are slices ---- */
+/* ---- keras.ops.take with known places: each run of equally spaced places becomes a slice ---- */
 
 enum { PLACES_MOST = 4096, RUNS_MOST = 512 };
 typedef struct places {
     size_t count;
-    bool one; /* a number: the axis goes */
+    bool one; /* the argument is one number, so the axis is dropped */
     long at[PLACES_MOST];
 } places;
 
@@ -211,7 +212,7 @@ static bool read_place(const json_t *value, size_t size, long *out) {
     return json_is_integer(value) && given >= -n && given < n;
 }
 
-/* The call's second argument, of an axis of so many places. */
+/* Reads the call's second argument: places along an axis of this size. */
 static bool read_places(json_t *argument, size_t size, places *out) {
     const char *class_name = json_is_object(argument) ? clq_keras_class(argument) : "";
     const bool array = strcmp(class_name, "__numpy__") == 0 || strcmp(class_name, "__tensor__") == 0;
@@ -228,7 +229,7 @@ static json_t *slice_of(json_t *first, json_t *end, json_t *step) {
     return json_pack("{s:s, s:{s:o, s:o, s:o}}", "class_name", "__slice__", "config", "start", first, "stop", end,
                      "step", step);
 }
-/* `count` places of a layer's tensor along an axis, the batch being axis 0. */
+/* Adds a slice: `count` places of a layer's tensor along an axis, where axis 0 is the batch. */
 static void add_run(clq_block_writer *w, const char *from, const char *name, unsigned axis, long first, long step,
                     size_t count, bool one) {
     json_t *indices = json_array();
@@ -264,7 +265,7 @@ static void add_runs(clq_block_writer *w, const places *p, unsigned axis) {
     (void)clq_block_give(w, "taken");
 }
 
-/* An axis behind the batch, which is axis 0. 0 after a refusal. */
+/* The axis that a key names, behind the batch, which is axis 0. Gives 0 after a refusal. */
 static unsigned take_axis(clq_block_writer *w, const char *key) {
     const json_t *given = clq_block_value_of(w, key);
     const json_int_t rank = (json_int_t)clq_block_shape_of(w, 0)->rank, number = json_integer_value(given),
@@ -289,7 +290,7 @@ static const char *const *write_take(clq_block_writer *w) {
     return w->output;
 }
 
-/* Places that the samples have: (…, k, 1) of x (…, places, channels), as rows of a table of ones and zeros. */
+/* Takes places of x (places, channels) that the sample itself gives, (k, 1): a matrix of one-hot rows times x. */
 static const char *const along_names[] = {"x", "indices", NULL};
 static const char *const *write_take_along(clq_block_writer *w) {
     const clq_shape *x = clq_block_shape_of(w, 0);
@@ -299,8 +300,8 @@ static const char *const *write_take_along(clq_block_writer *w) {
         clq_block_refuse(w, "axis", "only places (k, 1) along the first axis of (places, channels) are supported");
         return NULL;
     }
-    /* Keras counts those below 0 from the end, and what it gives for those behind the end is its backend's. Those of a
-     * sample itself are checked before they are read. */
+    /* Keras counts places below 0 from the end, and what it gives for places behind the end depends on its backend.
+     * Places that are an input of the model are checked before they are read. */
     const clq_tensor indices = w->use->inputs[1];
     if (!clq_model_find_own(w->use->model, &w->use->model->tensors[indices.id - 1]) &&
         !clq_model_has_places(w->use->model, indices, x->dims[0])) {
@@ -317,7 +318,7 @@ static const char *const *write_take_along(clq_block_writer *w) {
     return clq_block_give(w, "taken");
 }
 
-/* The place of the largest along the last axis, the first if there are several. */
+/* The place of the largest number along the last axis; the first such place if there are several. */
 static const char *const *write_largest_place(clq_block_writer *w) {
     if (take_axis(w, "axis") != clq_block_shape_of(w, 0)->rank)
         clq_block_refuse(w, "axis", "only the last axis is supported");
@@ -325,7 +326,7 @@ static const char *const *write_largest_place(clq_block_writer *w) {
     clq_block_add(w, CLQ_NUMPY, "Sum", "place",
                   json_pack("{s:i, s:b}", "axis", -1, "keepdims", clq_block_flag(w, "keepdims", false)), NULL,
                   CLQ_FROM(NULL));
-    clq_block_append_argument(w, clq_block_refer("top", 1)); /* of one number: the axis goes */
+    clq_block_append_argument(w, clq_block_refer("top", 1)); /* sums one number, to drop the axis */
     return clq_block_give(w, "place");
 }
 
@@ -338,8 +339,8 @@ static const char *const *write_reduced(clq_block_writer *w, const char *class_n
 static const char *const *write_amax(clq_block_writer *w) { return write_reduced(w, "Max"); }
 static const char *const *write_amin(clq_block_writer *w) { return write_reduced(w, "Min"); }
 
-/* Of rows: the root of the sum of squares, or with ord 1 the sum of sizes. Over two axes the root is what "fro" names,
- * and ord 1 and 2 are norms of matrices, which are others. */
+/* Over one axis: the root of the sum of squares, or for ord 1 the sum of absolute values. Over two axes, this root is
+ * called "fro", and ord 1 and 2 mean norms of matrices, which are not supported. */
 static const char *const *write_norm(clq_block_writer *w) {
     const json_t *ord = clq_block_value_of(w, "ord"), *axis = clq_block_value_of(w, "axis");
     const bool keep = clq_block_flag(w, "keepdims", false), none = !ord || json_is_null(ord),
@@ -373,7 +374,7 @@ static const char *const *write_moments(clq_block_writer *w) {
     return w->output;
 }
 
-/* keras.ops.rms_normalization without factors (Zhang and Sennrich, 2019). */
+/* keras.ops.rms_normalization without a scale (Zhang and Sennrich, 2019). */
 static const char *const *write_rms(clq_block_writer *w) {
     add_function(w, "Square", "squares", "x");
     add_reduction(w, "Mean", "mean", true, "squares");
@@ -385,7 +386,7 @@ static const char *const *write_rms(clq_block_writer *w) {
 
 /* ---- parts and joins ---- */
 
-/* The block's own name of the last layer's, for as long as the layer is. */
+/* The last layer's name, which lives as long as the layer. */
 static const char *last_name(const clq_block_writer *w) {
     return json_string_value(json_object_get(json_array_get(w->layers, json_array_size(w->layers) - 1), "name"));
 }
@@ -431,7 +432,7 @@ static const char *const *write_appended(clq_block_writer *w) {
     return write_joined(w, json_incref(axis));
 }
 
-/* Each place less the one before; n times. */
+/* Subtracts from each place along the axis the one before it, n times. */
 enum { ORDERS_MOST = 64 };
 static const char *const *write_differences(clq_block_writer *w) {
     const unsigned axis = take_axis(w, "axis");
@@ -452,7 +453,7 @@ static const char *const *write_differences(clq_block_writer *w) {
     return clq_block_give(w, from);
 }
 
-/* The last two axes as a matrix, of which one side of a diagonal stays. */
+/* Takes the last two axes as a matrix, keeps one side of a diagonal, and sets the rest to 0. */
 enum { TRIANGLE_MOST = 1 << 20 };
 static const char *const *write_triangle(clq_block_writer *w, bool lower) {
     const clq_shape *x = clq_block_shape_of(w, 0);
@@ -480,7 +481,7 @@ static const char *const *write_triangle(clq_block_writer *w, bool lower) {
 static const char *const *write_lower(clq_block_writer *w) { return write_triangle(w, true); }
 static const char *const *write_upper(clq_block_writer *w) { return write_triangle(w, false); }
 
-/* What people see as brightness: sums of red, green and blue by their shares (ITU-R BT.601, with four digits). */
+/* Brightness as people see it: a weighted sum of red, green and blue (ITU-R BT.601, weights of four digits). */
 #define SHARES 0.2989, 0.5870, 0.1140
 static const char *const *write_grey(clq_block_writer *w) {
     const clq_shape *x = clq_block_shape_of(w, 0);
@@ -492,7 +493,7 @@ static const char *const *write_grey(clq_block_writer *w) {
     if (channels != 1 && channels != 3)
         clq_block_refuse(w, "data_format", "it takes %s",
                          first ? "(3 or 1, height, width)" : "(height, width, 3 or 1)");
-    if (channels == 1) { /* it is grey */
+    if (channels == 1) { /* it is grey already */
         clq_block_add_activation(w, "grey", json_string("linear"), "x");
         return clq_block_give(w, "grey");
     }
@@ -519,7 +520,7 @@ static void add_with_numbers(clq_block_writer *w, const char *name, const char *
     add_function(w, "Multiply", name, from);
     clq_block_append_argument(w, numbers_in(list));
 }
-/* Sines in even channels, and cosines in odd ones, of places times a rate for each pair (Vaswani et al., 2017). */
+/* Sines in even and cosines in odd channels, of the place times the rate of a channel pair (Vaswani et al., 2017). */
 static const char *const *write_waves(clq_block_writer *w) {
     const size_t channels = clq_block_channels_of(w);
     const double wavelength = clq_block_number(w, "max_wavelength", 1e4);

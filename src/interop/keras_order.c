@@ -1,6 +1,6 @@
-/* The order in which Keras goes through a Functional model: calls that are farther from the outputs come first, and of
- * equally far ones those that are met first (map_graph of keras/src/ops/function.py). By it Keras numbers layers of a
- * class in files of weights, and runs the calls. */
+/* The order in which Keras goes through a Functional model: calls that are farther from the outputs come first, and
+ * among equally far calls the one that is met first (map_graph of keras/src/ops/function.py). In this order Keras runs
+ * the calls, and numbers the layers of each class in files of weights. */
 #include "interop/keras_order.h"
 
 #include "interop/keras_reading.h"
@@ -8,17 +8,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is found out about calls on the way from the outputs. */
+/* What the walk from the outputs finds out about layers and calls. */
 typedef struct order {
     const clq_keras_calls *calls;
-    size_t *met, *farness;               /* by layer; met: in which order, from 1 on, 0: not at all */
-    size_t *call_farness, *call_reached; /* by call; reached: likewise, as one that is read, or that reads */
-    size_t *behind;                      /* calls, each behind all that it reads */
+    size_t *met, *farness;               /* by layer. met: when the walk met it, counted from 1; 0: never */
+    size_t *call_farness, *call_reached; /* by call. reached: when it was met or read first, from 1 on; 0: never */
+    size_t *behind;                      /* calls, each after all calls that it reads */
     size_t behind_count;
     struct step {
         size_t call, next;
-    } * way;    /* of the walk: calls on the way, and the input that is next */
-    bool *done; /* they are, or were, on the way */
+    } * way;    /* stack of the walk: calls on the way, each with its next input */
+    bool *done; /* by call: it is, or was, on the way */
 } order;
 
 static clq_status open_order(const clq_keras_calls *calls, order *o) {
@@ -56,7 +56,8 @@ static void enter(order *o, size_t call, size_t *depth, size_t *met) {
     o->way[(*depth)++] = (struct step){call, first_input(o->calls, call)};
 }
 
-/* From a call to all that it reads, directly or not. In a ring, of a damaged file, the way ends where it began. */
+/* Walks from a call to all calls that it reads, directly or not. In a cycle, which only a damaged file has, the walk
+ * ends where it began. */
 static void walk(order *o, size_t from, size_t *met) {
     const clq_keras_calls *calls = o->calls;
     size_t depth = 0;
@@ -125,13 +126,13 @@ clq_status clq_keras_find_turns(const clq_keras_calls *calls, size_t *turns) {
 
 /* ---- layers of a file ---- */
 
-/* Calls of layers, one behind the other. An input has one. */
+/* The calls of a file's layers, one layer after the other. An InputLayer has one call. */
 typedef struct graph {
     json_t *layers, *places; /* places: by name, the index of a layer */
     size_t layer_count, call_count;
-    size_t *first;              /* (layer_count + 1) of each layer its first call */
+    size_t *first;              /* (layer_count + 1) by layer: its first call */
     size_t *layer_of;           /* (call_count) */
-    size_t *inputs, *input_end; /* calls that each reads: those of call i end at input_end[i] */
+    size_t *inputs, *input_end; /* calls that each call reads: those of call i end at input_end[i] */
     size_t input_count, input_capacity;
     clq_status status;
 } graph;
@@ -141,7 +142,7 @@ static size_t calls_of(json_t *layer) {
     return CLQ_MAX(calls, (size_t)1);
 }
 
-/* The call of a reference, [name, call, tensor]; the call count: none. */
+/* The call of a reference, [name, call, tensor]; call_count: there is none. */
 static size_t find_call(const graph *g, json_t *history) {
     const char *name = json_string_value(json_array_get(history, 0));
     json_t *place = name ? json_object_get(g->places, name) : NULL;
@@ -167,7 +168,7 @@ static int by_key(const void *a, const void *b) { return strcmp(*(const char *co
 
 static void add_inputs(graph *g, json_t *value);
 
-/* Keras goes through keywords in the order of the alphabet. */
+/* Keras goes through keywords in alphabetical order. */
 static void add_members(graph *g, json_t *object) {
     const size_t count = json_object_size(object);
     const char **keys = clq_alloc(CLQ_MAX(count, (size_t)1), sizeof *keys), *key;

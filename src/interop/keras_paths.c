@@ -1,6 +1,6 @@
-/* Where Keras's files of weights have the layers of a model's file: by their classes, in the file's order. A block has
- * its layers under names of its own, which those who write the block down know ("store" of a layer; empty: that of the
- * block). */
+/* Where Keras's files of weights have the layers of a model's file: under their classes, numbered in the file's order.
+ * A block has its layers under names of its own. What writes the block knows these and notes them as "store" of a
+ * layer; an empty "store" is the place of the block itself. */
 #include "interop/keras_graph.h"
 
 static bool is_function(json_t *layer) {
@@ -8,13 +8,14 @@ static bool is_function(json_t *layer) {
     return module && (strncmp(module, "keras.src.ops.", 14) == 0 || strncmp(module, "keras.src.activations.", 22) == 0);
 }
 
-/* Its class in Keras's source, which files of weights have. One has another name for users. */
+/* The layer's class in Keras's source, which is its name in files of weights. One class has another name for users. */
 static const char *class_of(json_t *layer) {
     const char *name = clq_keras_class(layer);
     return strcmp(name, "GroupQueryAttention") == 0 ? "GroupedQueryAttention" : name;
 }
 
-/* Numbers the layers of each class. counts: by name, how many there were. */
+/* Makes the path of a layer by its class and its number among the layers of that class, from 0 on. counts: by class,
+ * the number of the last layer. */
 static clq_status count_store(const clq_keras_graph *f, json_t *layer, json_t *counts, char **out) {
     clq_text text = {0};
     clq_store_name(class_of(layer), &text);

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* A class of Keras's own, whose settings are numbers: its factors. */
+/* Whether a regularizer is one of Keras's own, whose only settings are its factors, l1 and l2. */
 static bool is_keras_regularizer(json_t *value) {
     const char *key;
     json_t *config = json_object_get(value, "config"), *number;
@@ -19,7 +19,7 @@ static double number_or(json_t *config, const char *key, double otherwise) {
     return value ? json_number_value(value) : otherwise;
 }
 
-/* L1, L2 and L1L2, as objects or by name; their factors are 0.01 by default, of L1L2 as an object 0. */
+/* Reads L1, L2 and L1L2, as objects or by name. Their factors are 0.01 by default, but 0 for an L1L2 as an object. */
 static bool read_penalty(json_t *value, clq_properties *out) {
     json_t *config = json_object_get(value, "config");
     const char *name = json_is_string(value) ? json_string_value(value) : clq_keras_class(value);
@@ -44,7 +44,7 @@ static json_t *write_penalty(const clq_properties *found) {
                      "l1", found->l1, "l2", found->l2, "registered_name");
 }
 
-/* A key of the output's is refused as any key is. */
+/* "activity_regularizer" is about a layer's output; keras_layers.c refuses it. */
 const clq_keras_property clq_keras_penalty = {.end = "_regularizer",
                                               .one = "a penalty",
                                               .besides = "activity",

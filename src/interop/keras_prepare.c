@@ -1,5 +1,5 @@
-/* Models that were made here, to be saved as .keras files: such a model is written and read back, and takes over the
- * text and what the reader says of where Keras keeps each layer's variables. */
+/* Prepares models that were made here for being saved as .keras files. The model is written and read back. It then
+ * takes over the text, and what the reader found out about where Keras keeps each layer's variables. */
 #include "interop/keras_reading.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@ static void swap(char **a, char **b) {
     *b = kept;
 }
 
-/* Layers come in the same order, but for those that a file has no layer for. */
+/* The layers of both models come in the same order, except for those that a file has no layer for. */
 static void take_paths(clq_model *model, clq_model *from) {
     for (uint32_t i = 0, next = 0; i < model->layer_count && from->layer_count > 0; i++)
         for (uint32_t tried = 0; tried < from->layer_count; tried++) {

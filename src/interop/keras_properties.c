@@ -1,5 +1,6 @@
-/* What layers of a file give their variables besides values, as keys of one end each: `kernel_regularizer` is of the
- * variable that `kernel_initializer` is of. What there is stands in rows, by which it is read and written. */
+/* Properties that the layers of a file give their variables, by keys that have one ending for each property:
+ * `kernel_regularizer` is about the variable that `kernel_initializer` is about. Each property has a row, by which it
+ * is read and written. */
 #include "interop/keras.h"
 
 #include <stdio.h>
@@ -20,18 +21,19 @@ static bool find_subject(const char *key, const char *end, char subject[SUBJECT_
     return true;
 }
 
-/* The same of a row, unless the key is about something else. */
+/* The subject of a key that has the row's ending. False: the key has another ending, or is about no variable. */
 static bool is_of(const clq_keras_property *row, const char *key, char subject[SUBJECT_MAX]) {
     return find_subject(key, row->end, subject) && !(row->besides && strcmp(subject, row->besides) == 0);
 }
 
-/* "kernel": what a variable is to its layer. */
+/* The variable's name within its layer: "kernel". */
 static const char *what_of(const clq_layer *layer, const clq_variable *variable) {
     return variable->name + strlen(layer->name) + 1;
 }
 
-/* Whether a key's "kernel" or "recurrent" means the variable: by its name, by what is before "_kernel", or, of a layer
- * with parts that each have one, as an attention, by the end of its name. */
+/* Whether a key's subject, as "kernel" or "recurrent", means the variable of this name. The subject is the name, or the
+ * name without its "_kernel". In a layer with parts that each have such a variable, as an attention, it is the end of
+ * the name, behind a '/'. */
 static bool is_meant(const char *subject, const char *what) {
     const size_t length = strlen(subject), all = strlen(what);
     if (strcmp(subject, what) == 0) return true;
@@ -39,18 +41,19 @@ static bool is_meant(const char *subject, const char *what) {
     return all > length && what[all - length - 1] == '/' && strcmp(what + all - length, subject) == 0;
 }
 
-/* Of a layer without another kernel "depthwise" is that. */
+/* The same. In a depthwise layer, which has no other kernel, "depthwise" means the kernel. */
 static bool means(const clq_layer *layer, const char *subject, const char *what) {
     return is_meant(subject, what) || (strcmp(subject, "depthwise") == 0 && strcmp(what, "kernel") == 0 &&
                                        strncmp(layer->kind->type, "Depthwise", 9) == 0);
 }
 
-/* A layer may do without these, as without a bias. */
+/* Whether a layer may do without this variable. */
 static bool is_optional(const char *subject) {
     return strcmp(subject, "bias") == 0 || strcmp(subject, "beta") == 0 || strcmp(subject, "gamma") == 0;
 }
 
-/* The layer's next variable from place *k on that the subject means, NULL: of all; NULL: there are no more. */
+/* The layer's next variable, from place *k on, that the subject means; a NULL subject means all. NULL: there are no
+ * more. */
 static const clq_variable *next(const clq_model *model, const clq_layer *layer, const char *subject, size_t *k) {
     while (*k < layer->variable_places) {
         const uint32_t number = layer->variables[(*k)++];
@@ -83,7 +86,7 @@ void clq_keras_take_properties(clq_keras_attributes *a) {
     for (size_t i = 0; i < CLQ_COUNT_OF(rows); i++) take(rows[i], a);
 }
 
-/* Gives it to all variables that the subject means. */
+/* Gives the property to all variables that the subject means. */
 static void give(const clq_keras_property *row, clq_model *model, clq_tensor x, const char *subject,
                  const clq_properties *found) {
     const clq_layer *layer = &model->layers[model->tensors[x.id - 1].layer - 1];
@@ -93,7 +96,7 @@ static void give(const clq_keras_property *row, clq_model *model, clq_tensor x, 
         row->give(model, x, what_of(layer, v), found);
         known = true;
     }
-    if (!known) row->give(model, x, subject, found); /* fails: there is none */
+    if (!known) row->give(model, x, subject, found); /* fails: there is no such variable */
 }
 
 void clq_keras_give_properties(clq_model *model, clq_tensor x, json_t *config) {
@@ -111,8 +114,8 @@ void clq_keras_give_properties(clq_model *model, clq_tensor x, json_t *config) {
 
 /* ---- writing ---- */
 
-/* What all variables that the subject means have, NULL: there are none; *same false: they differ. count: how many have
- * the row's. */
+/* The properties of the variables that the subject means; NULL: there are none. *same becomes false if they differ in
+ * the row's property. *count is increased by the number of variables that have it. */
 static const clq_properties *find(const clq_keras_property *row, const clq_model *model, const clq_layer *layer,
                                   const char *subject, bool *same, size_t *count) {
     const clq_properties *found = NULL;

@@ -1,8 +1,8 @@
-/* A model as Keras's JSON: a Functional model, each of whose layers is written by the rows of its kind, as it is read.
+/* Writes a model as Keras's JSON, a Functional model. The rows of a layer's kind write the layer, as they read it.
  *
- * Blocks and models within the model are layers of the model by then, and are written as such. Masks are left to Keras,
- * which passes them on by the rules that the kinds' masks have; if what Keras would pass is not what the model has, as
- * behind a block that has a rule of its own, the layers that read it are given theirs by keyword. */
+ * Blocks and inner models became layers of the model when they were read, and are written as such layers. Masks are
+ * left to Keras, which passes them on by the rules of the kinds' `mask`. If Keras would pass another mask than the
+ * model has, for example behind a block with a rule of its own, the layers that read the mask get it by keyword. */
 #include "interop/keras_masks.h"
 #include "interop/keras_order.h"
 #include "interop/keras_reading.h"
@@ -10,22 +10,22 @@
 #include <stdio.h>
 #include <string.h>
 
-#define OTHER_MASK (UINT32_MAX - 1) /* one that the model has no tensor for */
+#define OTHER_MASK (UINT32_MAX - 1) /* a mask that the model has no tensor for */
 
 typedef struct writing {
     const clq_model *model;
-    /* Of tensors, by index. */
-    uint32_t *place, *node, *output; /* which layer of the file gives them, counted from 0, and as which tensor of it */
-    uint32_t *mask;                  /* id of the mask that Keras gives them; 0: none */
-    size_t *turns, *mask_ends;       /* when Keras computes them, and when it ends their masks (keras_masks.c), */
-    size_t *untrained_ends;          /* and when in evaluation */
-    bool *needed;                    /* they are in the file */
-    uint32_t *last, *previous;       /* id of the last tensor of a layer that gives several which reads them; of such a
-                                        tensor the one before it that reads the same. 0: none */
-    /* Of layers, by index. */
+    /* By tensor. */
+    uint32_t *place, *node, *output; /* its layer in the file, from 0 on; the call of that layer; that call's output */
+    uint32_t *mask;                  /* id of the mask that Keras gives it; 0: none */
+    size_t *turns, *mask_ends;       /* the turns in which Keras computes it, and ends its mask (keras_masks.c), */
+    size_t *untrained_ends;          /* and ends its mask in evaluation */
+    bool *needed;                    /* it is in the file */
+    uint32_t *last, *previous; /* ids. last: the last of several outputs of a layer that reads it; previous: of such an
+                                  output, the one before it that reads the same tensor. 0: none */
+    /* By layer. */
     clq_keras_sameness *sameness;
-    bool *names_masks;   /* their calls name their masks */
-    uint32_t *in_layers; /* place in the file + 1; 0: they are not in it */
+    bool *names_masks;   /* its calls name their masks */
+    uint32_t *in_layers; /* its place in the file + 1; 0: it is not in it */
     json_t *layers;      /* NULL: memory is out */
     clq_status status;
 } writing;
@@ -44,7 +44,7 @@ static size_t place_of(const clq_layer *layer, const clq_attribute *row) {
     return row->type == CLQ_ATTRIBUTE_TENSOR ? *(const size_t *)member_of(layer, row) : 0;
 }
 static bool is_input(const clq_layer *layer) { return strcmp(layer->kind->type, "InputLayer") == 0; }
-/* One of the tensors of a layer that has the values of all in one. */
+/* Whether a layer is one output of another layer that gives the values of all its outputs in one tensor. */
 static bool is_output(const clq_layer *layer) { return strcmp(layer->kind->type, "Output") == 0; }
 static bool is_function(const clq_layer_kind *kind) {
     return kind->module && strncmp(kind->module, "keras.src.ops.", 14) == 0;
@@ -52,7 +52,7 @@ static bool is_function(const clq_layer_kind *kind) {
 
 /* ---- masks ---- */
 
-/* The call that gives the tensor: one of several tensors is its layer's. */
+/* The call that gives the tensor. For one of several outputs, this is the call of the layer that gives all. */
 static size_t call_of(const writing *w, uint32_t id) {
     return (is_output(layer_of(w, id)) ? input_of(w, id, 0) : id) - 1;
 }
@@ -83,7 +83,7 @@ static clq_status find_turns(writing *w) {
     return status;
 }
 
-/* Whether Keras's layer gives its input itself. */
+/* Whether Keras's layer gives the very tensor that it gets. */
 static clq_keras_sameness find_sameness(writing *w, const clq_layer *layer) {
     if (!clq_keras_may_be_same(layer->kind->type)) return CLQ_KERAS_OTHER;
     json_t *config = json_object();
@@ -101,7 +101,7 @@ static clq_keras_sameness find_sameness(writing *w, const clq_layer *layer) {
     return same;
 }
 
-/* Of all tensors that are one in Keras, the first call that ends the mask of one of them. */
+/* ends: by tensor, the first turn that ends its mask, or the mask of what Keras has as the same tensor, by `least`. */
 static clq_status note_ends_of(writing *w, clq_keras_sameness least, size_t *ends) {
     const uint32_t count = w->model->tensor_count;
     uint32_t *same = clq_alloc(count, sizeof *same);
@@ -133,7 +133,7 @@ static clq_status note_ends(writing *w) {
     return note_ends_of(w, CLQ_KERAS_SAME_UNTRAINED, w->untrained_ends);
 }
 
-/* The mask of tensor x in front of a turn in Keras. where: who looks at it. */
+/* The mask that tensor x has in Keras before a turn. where: who looks at the mask, for messages. */
 static uint32_t mask_at(writing *w, uint32_t x, size_t turn, const char *where) {
     if (w->mask_ends[x - 1] < turn || !w->mask[x - 1]) return 0;
     if (w->untrained_ends[x - 1] < turn && w->status == CLQ_OK)
@@ -143,7 +143,7 @@ static uint32_t mask_at(writing *w, uint32_t x, size_t turn, const char *where) 
                              where, layer_of(w, x)->name);
     return w->mask[x - 1];
 }
-/* The mask of tensor x when Keras computes tensor id of it. */
+/* The mask that tensor x has when Keras computes tensor id from it. */
 static uint32_t mask_of(writing *w, uint32_t x, uint32_t id) {
     return mask_at(w, x, w->turns[call_of(w, id)], layer_of(w, id)->name);
 }
@@ -155,7 +155,7 @@ static bool takes_masks(const clq_layer_kind *kind) {
     return false;
 }
 
-/* The mask that Keras gives the tensor, if it gives the inputs those that are known. */
+/* The mask that Keras gives the tensor. What it gives the tensor's inputs must be known (w->mask). */
 static uint32_t find_mask(writing *w, uint32_t id) {
     const clq_model_tensor *y = tensor_of(w, id);
     const clq_layer_kind *kind = layer_of(w, id)->kind;
@@ -163,7 +163,7 @@ static uint32_t find_mask(writing *w, uint32_t id) {
     const bool keeps = kind->mask == clq_layer_keep_mask, joins = kind->mask == clq_layer_join_masks;
     const uint32_t count = keeps ? 1 : (uint32_t)clq_layer_positional(layer_of(w, id), y->input_count);
     bool other = false;
-    if (!keeps && takes_masks(kind)) return y->made_mask; /* of the mask that its call is given */
+    if (!keeps && takes_masks(kind)) return y->made_mask; /* made of the mask that the call gets */
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t x = input_of(w, id, i), mask = mask_of(w, x, id);
         if (mask == 0 && (keeps || joins)) return 0;
@@ -172,14 +172,14 @@ static uint32_t find_mask(writing *w, uint32_t id) {
     return other ? OTHER_MASK : y->made_mask;
 }
 
-/* What Keras gives a call for mask i of a row that is not named. */
+/* The mask that Keras gives a call as mask i of a row if the call does not name it. */
 static uint32_t implied(writing *w, uint32_t id, const clq_attribute *row, size_t i) {
     const clq_layer *layer = layer_of(w, id);
     const size_t count = tensor_of(w, id)->input_count, positional = clq_layer_positional(layer, count);
     if (row->alone && count > positional + (place_of(layer, row) > 0)) return 0;
     return mask_of(w, input_of(w, id, row->each ? i : CLQ_MIN((size_t)row->implicit, positional) - 1), id);
 }
-/* Mask i that the model gives it. */
+/* The mask that the model gives the call as mask i of the row; 0: none. */
 static uint32_t wanted_mask(const writing *w, uint32_t id, const clq_attribute *row, size_t i) {
     const size_t place = place_of(layer_of(w, id), row);
     const uint32_t given = place ? input_of(w, id, place - 1 + i) : 0;
@@ -193,7 +193,7 @@ static void refuse_other_mask(writing *w, const clq_layer *layer) {
 
 static void note_masks(writing *w, uint32_t id) {
     const clq_layer *layer = layer_of(w, id);
-    bool unread = layer->kind->takes_mask;            /* no row has the mask that Keras's layer takes */
+    bool unread = layer->kind->takes_mask;            /* Keras's layer takes a mask, and no row has it */
     if (w->turns[call_of(w, id)] == SIZE_MAX) return; /* it is not in the file */
     w->mask[id - 1] = find_mask(w, id);
     for (size_t i = 0; i < layer->kind->attribute_count; i++) {
@@ -211,7 +211,7 @@ static void note_masks(writing *w, uint32_t id) {
     if (unread && mask_of(w, input_of(w, id, 0), id)) refuse_other_mask(w, layer);
 }
 
-/* What a loss leaves out. */
+/* Checks that Keras's loss would leave out the same steps as the model's: those that the outputs' masks leave out. */
 static void check_outputs(writing *w) {
     for (uint32_t i = 0; i < w->model->output_count && w->status == CLQ_OK; i++) {
         const uint32_t id = w->model->outputs[i], mask = mask_at(w, id, SIZE_MAX, clq_model_output_name(w->model, i));
@@ -222,7 +222,7 @@ static void check_outputs(writing *w) {
     }
 }
 
-/* Whether input `i` of the layer's calls is a mask that Keras gives it itself. */
+/* Whether input `i` of the layer's calls is a mask that the file leaves out, as Keras gives it by itself. */
 static bool is_left_out(const writing *w, const clq_layer *layer, size_t i) {
     for (size_t k = 0; k < layer->kind->attribute_count; k++) {
         const clq_attribute *row = &layer->kind->attributes[k];
@@ -251,14 +251,14 @@ static json_t *refer(const writing *w, uint32_t id) {
     return clq_keras_refer(name_of(w, id), w->node[id - 1], w->output[id - 1], &tensor_of(w, id)->shape);
 }
 
-/* Tensors from..to of a call, as a list. */
+/* Inputs [from, to) of a call, as a list. */
 static json_t *refer_all(const writing *w, uint32_t id, size_t from, size_t to) {
     json_t *list = json_array();
     for (size_t i = from; i < to; i++) list = clq_json_append(list, refer(w, input_of(w, id, i)));
     return list;
 }
 
-/* What the call is given by place: tensors, and numbers that stand in place of one or behind them. */
+/* Writes what the call is passed by place: tensors, and numbers in place of a tensor or behind the tensors. */
 static json_t *write_arguments(const writing *w, uint32_t id) {
     const clq_layer *layer = layer_of(w, id);
     json_t *list = refer_all(w, id, 0, clq_layer_positional(layer, tensor_of(w, id)->input_count));
@@ -279,7 +279,7 @@ static json_t *write_arguments(const writing *w, uint32_t id) {
     return list;
 }
 
-/* The tensors of a keyword end where those of the next one begin. */
+/* Writes the tensors of a keyword. They end where those of the next keyword begin. */
 static json_t *write_tensors(const writing *w, uint32_t id, const clq_attribute *row) {
     const clq_layer *layer = layer_of(w, id);
     const size_t first = place_of(layer, row) - 1;
@@ -291,8 +291,9 @@ static json_t *write_tensors(const writing *w, uint32_t id, const clq_attribute 
     return end == first + 1 ? refer(w, input_of(w, id, first)) : refer_all(w, id, first, end);
 }
 
-/* A mask is written as null if Keras is to look at the tensor's when the call runs, as Keras writes it: without the
- * keyword, Keras takes the one that the tensor had when the file was read, which no call ends. */
+/* Writes what the call is passed by keyword. A null mask, which Keras writes, too, makes Keras look at the tensor's
+ * mask when the call runs. Without it, Keras takes the mask that the tensor had when the file was read, which no call
+ * ends. */
 static json_t *write_keywords(const writing *w, uint32_t id) {
     const clq_layer *layer = layer_of(w, id);
     json_t *keywords = json_object();
@@ -314,7 +315,7 @@ static json_t *write_keywords(const writing *w, uint32_t id) {
 
 /* ---- layers ---- */
 
-/* Which of its layer's tensors one is, of kinds each of whose tensors is a layer of its own. */
+/* The output number of a layer, for kinds that have each output as a layer of its own. */
 static size_t number_of(const clq_layer *layer) {
     return *(const size_t *)(const void *)((const char *)layer->config + layer->kind->output_member - 1);
 }
@@ -322,14 +323,14 @@ static size_t number_of(const clq_layer *layer) {
 static json_t *write_config(const writing *w, const clq_layer *layer, const char *name, clq_status *status) {
     *status = CLQ_OK;
     json_t *config = json_pack("{s:s}", "name", name);
-    /* `trainable` is written of layers with variables alone: Keras's Discretization refuses it. */
+    /* Only layers with variables get `trainable`: Keras's Discretization refuses it. */
     if (!is_function(layer->kind) && layer->kind->declare)
         config = clq_json_put(config, "trainable", json_boolean(!layer->frozen));
     for (size_t i = 0; i < layer->kind->attribute_count; i++) {
         const clq_attribute *row = &layer->kind->attributes[i];
         const clq_keras_type *type = &clq_keras_types[row->type];
         if (!type->write || type->home != CLQ_KERAS_IN_CONFIG) continue;
-        if (layer->kind->output_member == row->at + 1) continue; /* the number of its tensor */
+        if (layer->kind->output_member == row->at + 1) continue; /* the output number */
         json_t *value = type->write(&(clq_keras_writing){row, &layer->made_for}, member_of(layer, row));
         const bool none = json_is_false(value) || (json_is_number(value) && json_number_value(value) == row->fallback);
         if (json_is_null(value) || ((row->own || row->newer) && none)) {
@@ -345,7 +346,7 @@ static json_t *write_config(const writing *w, const clq_layer *layer, const char
     return config;
 }
 
-/* Adds a layer without nodes yet. */
+/* Adds a layer that has no nodes yet. */
 static void add_layer(writing *w, uint32_t id, const char *name) {
     const clq_layer *layer = layer_of(w, id);
     const clq_layer_kind *kind = layer->kind;
@@ -370,7 +371,7 @@ static void add_layer(writing *w, uint32_t id, const char *name) {
 
 /* ---- tensors ---- */
 
-/* Whether two tensors are of one call of a layer that gives several. */
+/* Whether two tensors are outputs of one call of a layer that gives several. */
 static bool is_same_call(const writing *w, uint32_t a, uint32_t b) {
     const clq_layer *first = layer_of(w, a), *second = layer_of(w, b);
     const size_t at = first->kind->output_member - 1, behind = at + sizeof(size_t);
@@ -382,7 +383,7 @@ static bool is_same_call(const writing *w, uint32_t a, uint32_t b) {
                   first->kind->config_bytes - behind) == 0;
 }
 
-/* Finds another tensor of the call, of which the file has the layer already. */
+/* Whether another output of the tensor's call is in the file already. The tensor then shares its layer and node. */
 static bool joins_call(writing *w, uint32_t id) {
     uint32_t *last = &w->last[input_of(w, id, 0) - 1], other = *last;
     w->output[id - 1] = (uint32_t)number_of(layer_of(w, id));
@@ -395,15 +396,15 @@ static bool joins_call(writing *w, uint32_t id) {
     return true;
 }
 
-/* A mask of another layer's is read back beside the one that this layer makes anew, so it is "embedding_mask", of
- * "embedding.mask". */
+/* This layer computes a mask that another layer makes. When the file is read back, the other layer makes its mask
+ * again, as "embedding.mask". So this layer is written under another name, "embedding_mask". */
 static void name_mask(const writing *w, const clq_layer *layer, char name[CLQ_LAYER_NAME_MAX]) {
     char *point = strrchr(name, '.');
     if (point) *point = '_';
     if (clq_model_has_layer(w->model, name)) memcpy(name, layer->name, strlen(name) + 1);
 }
 
-/* The name that a layer of several tensors had where the reader named this one of them: "split", of "split.0.1". */
+/* The layer's name in the file: "split" if the reader named this one of its several outputs "split.0.1". */
 static void name_call(const writing *w, uint32_t id, char name[CLQ_LAYER_NAME_MAX]) {
     const clq_layer *layer = layer_of(w, id);
     char end[32];
@@ -433,7 +434,7 @@ static void add_call(writing *w, uint32_t id) {
 
 /* ---- inputs and outputs ---- */
 
-/* Whether all that reads the input takes it for numbers of rows. */
+/* Whether all layers that read the input take it as row numbers, that is, as tokens. */
 static bool is_of_tokens(const writing *w, uint32_t input) {
     bool read = false;
     for (uint32_t id = 1; id <= w->model->tensor_count; id++)
@@ -455,7 +456,7 @@ static json_t *add_input(writing *w, const char *name, const clq_shape *shape, b
     return json_pack("[s, i, i]", name, 0, 0);
 }
 
-/* Numbers of a sample that no layer reads are an input, too. */
+/* Numbers of a sample that no layer reads become an input, too. */
 static json_t *add_gap(writing *w, json_t *inputs, size_t count) {
     char name[CLQ_LAYER_NAME_MAX] = "unused";
     if (count == 0) return inputs;
@@ -485,7 +486,7 @@ static json_t *add_inputs(writing *w) {
                                              is_of_tokens(w, model->input)));
 }
 
-/* One alone stands without a list around it. */
+/* A single entry stands without a list around it. */
 static json_t *unwrap(json_t *list) {
     if (json_array_size(list) != 1) return list;
     json_t *only = json_incref(json_array_get(list, 0));
