@@ -18,7 +18,7 @@ static clq_status measure(const clq_plan *plan, const clq_recompute_level *level
     return CLQ_OK;
 }
 
-/* The plan that was taken has a row of its own, among those with more bytes and those with fewer. */
+/* Gives the plan that was taken a row of its own, unless a row equals it. Rows stay in descending order of bytes. */
 static void add_taken(clq_levels *levels) {
     size_t at = 0;
     for (size_t i = 0; i < levels->count; i++)
