@@ -130,7 +130,7 @@ clq_status clq_command_options(int argc, char **argv, clq_options *out);
 /* Runs eval --follow beside a training of `processes` processes, whose command line is argv (argv[0]: "train").
  * (options.c) */
 clq_status clq_command_follow(int argc, char **argv, unsigned processes, const clq_followed *followed);
-/* The functions of these commands. */
+/* The functions of the commands. */
 clq_status clq_command_devices(clq_setup *setup, const clq_options *options);
 clq_status clq_command_doctor(clq_setup *setup, const clq_options *options);
 clq_status clq_command_train(clq_setup *setup, const clq_options *options);

@@ -21,8 +21,8 @@ typedef struct options {
 typedef struct comparison {
     clq_result_file a, b;
     json_t *document;                            /* what --json prints, and what the table is made of */
-    json_t *rows, *only_a, *only_b, *unmeasured; /* inside it */
-    json_t *slowest;                             /* the slowest row below the limit, inside it */
+    json_t *rows, *only_a, *only_b, *unmeasured; /* inside the document */
+    json_t *slowest;                             /* the slowest row below the limit, inside the document */
     size_t below, beyond;
 } comparison;
 

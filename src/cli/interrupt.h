@@ -17,8 +17,8 @@ void clq_interrupts_block_file_size(void);
  * gone, the write fails. SIGPIPE ends other commands, as it ends other programs whose stdout nobody reads. */
 void clq_interrupts_block_pipe(void);
 void clq_interrupts_unblock_pipe(void); /* call it before exec */
-/* Ignores the signals again that were noted as ignored. Needed after LLVM has started, whose handler removes those of
- * others when it runs, and before exec, which resets a handled signal to its default action. */
+/* Ignores the signals again that were noted as ignored. Needed after LLVM has started, whose handler removes other
+ * handlers when it runs, and before exec, which resets a handled signal to its default action. */
 void clq_interrupts_ignore_again(void);
 /* From now on the signals end the process at once, with a line and the exit code of the contract, until clq_interrupted
  * is called for the first time. For a program that waits for drivers' compilers and has nothing to clean up. line: what

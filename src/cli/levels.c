@@ -23,7 +23,7 @@ static void add_taken(clq_levels *levels) {
     size_t at = 0;
     for (size_t i = 0; i < levels->count; i++)
         if (is_taken(levels, i)) return;
-    if (levels->count == CLQ_RECOMPUTE_LEVELS) levels->count--; /* the one with the fewest bytes in between */
+    if (levels->count == CLQ_RECOMPUTE_LEVELS) levels->count--; /* the last one, with the fewest bytes */
     while (at < levels->count && levels->rows[at].activation_bytes > levels->taken.activation_bytes) at++;
     for (size_t i = levels->count++; i > at; i--) levels->rows[i] = levels->rows[i - 1];
     levels->rows[at] = levels->taken;

@@ -1,4 +1,4 @@
-/* Printing what drivers, files and arguments named. Private to the commands. */
+/* Prints names that come from drivers, files and arguments. Private to the commands. */
 #ifndef CLQ_CLI_PRINT_H
 #define CLQ_CLI_PRINT_H
 

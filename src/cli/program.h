@@ -1,4 +1,4 @@
-/* What clique and clique-bench do alike, before a command runs and after it. */
+/* What both clique and clique-bench do before a command runs and after it. */
 #ifndef CLQ_CLI_PROGRAM_H
 #define CLQ_CLI_PROGRAM_H
 

@@ -114,7 +114,7 @@ clq_status clq_ranks_leave(clq_world *world, clq_status status) {
     clq_error_take(status, &error);
     clq_world_close(world);
     if (status == CLQ_ERROR_INTERRUPTED &&
-        is_silent) { /* a launcher may end rank 0, which has a line to say, with this one */
+        is_silent) { /* with this rank, a launcher may end rank 0, which has a line to say */
         clq_interrupts_hold();
         clq_interrupts_end_with(clq_program_exit_code(status));
         (void)poll(NULL, 0, RANK_0_SPEAKS_MS);

@@ -28,7 +28,7 @@ static const double opens_most_s = 60, ends_most_s = 5, leaves_most_s = 10, reac
 
 /* A stream that the launcher writes: its own output, and that of all ranks. */
 typedef struct stream {
-    int fd; /* -1: it is over */
+    int fd; /* -1: the stream has ended */
     FILE *to;
     bool is_within; /* the beginning of the line has been passed on */
     size_t length;  /* bytes in `line`, which is not complete yet */

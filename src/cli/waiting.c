@@ -21,8 +21,8 @@ enum { QUEUE = 4096, STRANGERS_MOST = 256, OTHER_FILES = 256, SILENCE_S = 5, PRO
 enum { CONNECT_S = 5, LINE_BYTES = 64, LOOK_MS = 500 };
 /* Hosts that are started together come some seconds apart, and the run may end at once. If one has come, the launching
  * host waits for the others late_s after the end. If none has come, perhaps none was started: it waits until first_s
- * after the start, when each host that waits has tried to connect. That holds for an evaluator, too, which TF_CONFIG on
- * other hosts need not name. */
+ * after it opened its port, when each host that waits has tried to connect. That holds for an evaluator, too, which
+ * TF_CONFIG on other hosts need not name. */
 static const double late_s = 10, first_s = 4 * LOOK_MS / 1e3;
 #define GREETING "clique launch\n"
 #define LINE "clique launch ended "
