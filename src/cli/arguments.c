@@ -12,10 +12,11 @@ const clq_argument *clq_arguments_plain(const clq_argument *rows) {
     return NULL;
 }
 
-/* Every command takes it; no table has it. */
+/* The row of --help, which every command takes and no table has. */
 static const clq_argument help_row = {.name = "help"};
 
-/* The rows of a table that are options, behind `row` (NULL: from the first on), and then --help; NULL behind it. */
+/* The next option after `row` (NULL: the first option). --help comes after the last option of the table, and NULL after
+ * --help. */
 static const clq_argument *next_option(const clq_arguments *arguments, const clq_argument *row) {
     if (row == &help_row) return NULL;
     row = row ? row + 1 : arguments->rows;
@@ -36,7 +37,7 @@ static clq_status refuse(clq_text *why) {
     return status;
 }
 
-/* name: of `length` bytes, behind the dashes. */
+/* name: `length` bytes, without the dashes. */
 static clq_status refuse_unknown(const clq_arguments *arguments, const char *name, size_t length) {
     clq_text why = {0}, others = {0};
     if (arguments->others) arguments->others(name, length, &others);
@@ -54,7 +55,7 @@ static clq_status refuse_unknown(const clq_arguments *arguments, const char *nam
     return refuse(&why);
 }
 
-/* One dash: a letter, or a name that has two. */
+/* Refuses a word with one dash: an unknown letter, or a name that needs two dashes. */
 static clq_status refuse_letters(const clq_arguments *arguments, const char *argument) {
     const char *program = arguments->program;
     const size_t length = strcspn(argument + 1, "=");
@@ -80,7 +81,7 @@ static clq_status refuse_ambiguous(const clq_arguments *arguments, const char *n
 
 /* ---- finding rows ---- */
 
-/* The row of --name (length characters): exact, or the only one that begins so. */
+/* Finds the row of --name (`length` bytes): the row of exactly this name, or the only row whose name begins so. */
 static clq_status find_long(const clq_arguments *arguments, const char *name, size_t length, const clq_argument **out) {
     const clq_argument *found = NULL;
     size_t count = 0;

@@ -1,4 +1,4 @@
-/* clique bench NAME …: runs the neighbour clique-bench. */
+/* clique bench NAME …: runs clique-bench, which is in the same folder. */
 #include "cli/cli.h"
 
 #include <errno.h>

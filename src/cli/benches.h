@@ -1,5 +1,5 @@
-/* The benchmarks of clique-bench, which clique's help and completion name, too: X(NAME, what it measures), and
- * clq_bench_NAME is its work. */
+/* The benchmarks of clique-bench, as X(NAME, what it measures). The function clq_bench_NAME runs the benchmark. The
+ * help and the completion of clique name them, too. */
 #ifndef CLQ_CLI_BENCHES_H
 #define CLQ_CLI_BENCHES_H
 

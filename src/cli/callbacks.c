@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-/* Epochs are counted from 1, as the lines of epochs do. */
+/* Epochs are counted from 1, as in the lines of epochs. */
 clq_status clq_train_callbacks_tell(const clq_fit_callbacks *callbacks, FILE *to) {
     clq_early_stopping_result found = {.stopped = false};
     if (callbacks->early_stopping) CLQ_TRY(clq_early_stopping_read(callbacks->early_stopping, &found));

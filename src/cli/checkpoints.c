@@ -6,7 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Whether a last line that has no end has all of its text: another program may have left the end out. */
+/* Whether a last line without an end of line has all of its text: another program may have left only the end of line
+ * out. */
 static bool is_whole(const char *line, size_t length) {
     enum { DEPTH_MOST = 4 };
     json_t *document;
@@ -15,8 +16,8 @@ static bool is_whole(const char *line, size_t length) {
     return true;
 }
 
-/* Where the first line begins that is of a later step, or that is not whole. Lines of another kind, such as comments,
- * stay. *open: what is in front of it lacks the end of its last line. */
+/* Finds where the first line begins that is of a later step, or that is not whole. Lines of another kind, such as
+ * comments, stay. *open: the last line before that place lacks its end of line. */
 static off_t end_of_steps(FILE *file, uint64_t step, bool *open) {
     char *line = NULL;
     size_t room = 0;

@@ -1,38 +1,40 @@
-/* --devices auto and --strategy auto: what clique why, tune or --tune chose for this machine and model, or else a rule.
- */
+/* --devices auto and --strategy auto: takes what clique why, tune or --tune chose for this machine and model. Without a
+ * choice, a rule decides. */
 #include "cli/cli.h"
 
 #include <math.h>
 #include <string.h>
 #include <time.h>
 
-static const double quick_s = 2; /* of --tune quick */
-static const double renew_s = 6; /* of a training that makes a choice anew */
-/* For measuring again what other programs disturbed: of a budget, and without one. */
+static const double quick_s = 2; /* the budget of --tune quick */
+static const double renew_s = 6; /* the budget of a training that makes a choice anew */
+/* How long measurements that other programs disturbed are repeated: this part of a budget, but at most patience_s;
+ * without a budget, patience_s. */
 static const double patience_part = 0.5, patience_s = 8;
-static const double glance_s = 0.2; /* whether they are quiet now */
+static const double glance_s = 0.2; /* how long to look whether other programs are quiet now */
 
 static bool is_auto(const char *text) { return strcmp(text, "auto") == 0; }
 
-/* With --batch-per-replica the batch, and so what is trained, depends on the devices. Strategies other than these are
- * not always predicted. */
+/* Whether the choice of devices is open. Not with --batch-per-replica: the batch, and so what is trained, would depend
+ * on the devices. Not with a strategy other than these: it is not always predicted. */
 static bool leaves_devices_open(const clq_options *o) {
     const bool known =
         is_auto(o->strategy) || strcmp(o->strategy, "single") == 0 || strcmp(o->strategy, "mirrored") == 0;
     return is_auto(o->devices) && known && !o->batch_per_replica;
 }
 
-/* Settings of any strategy tell choices apart. */
+/* Adds the settings of every strategy: choices differ if any of them differs. */
 static void add_settings(const clq_trainer_config *config, unsigned key, clq_text *text) {
     for (size_t kind = 0; clq_strategy_name(kind); kind++)
         clq_settings_add_key(config, key, (clq_strategy_kind)kind, text);
 }
 
-/* What a choice is for; and the settings that the speed depends on: more than the key has. */
+/* *out: the key, which says what a choice is for. *settings: a hash of all settings that the speed depends on, which
+ * are more than the key has. */
 static clq_status key_of(clq_setup *s, const clq_options *o, clq_hash128 *out, clq_hash128 *settings) {
     clq_text text = {0}, all = {0};
     clq_trainer_config config;
-    CLQ_TRY(clq_setup_config(s, o, CLQ_U8, false, &config)); /* a constant type: what is chosen holds for others, too */
+    CLQ_TRY(clq_setup_config(s, o, CLQ_U8, false, &config)); /* a constant type: the choice holds for others, too */
     config.global_batch = o->batch ? (size_t)o->batch : CLQ_BATCH_DEFAULT;
     add_settings(&config, CLQ_KEY_PREDICTION, &all);
     clq_text_add(&all, "log %d, checkpoint every %llu\n", o->log != NULL, (unsigned long long)o->checkpoint_every);
@@ -47,7 +49,7 @@ static clq_status key_of(clq_setup *s, const clq_options *o, clq_hash128 *out, c
     return clq_machine_key(&text, out);
 }
 
-/* Whether this run is to measure what to choose. */
+/* Whether this run is to measure devices and choose among them. */
 static bool is_to_choose(const clq_setup *s, const clq_options *o) {
     if (!leaves_devices_open(o)) return false;
     return s->choice.measure || strcmp(o->tune, "full") == 0 || (strcmp(o->tune, "quick") == 0 && !s->choice.is_kept);
@@ -61,7 +63,8 @@ static double glance_at_others(void) {
     return clq_others_between(&begun, &ended);
 }
 
-/* A training that goes on has its devices from its beginning. */
+/* Finds whether a kept choice is to be made anew. Not for a training that resumes: it has had its devices from its
+ * beginning. */
 static void find_renewal(clq_setup *s, const clq_options *o) {
     clq_choice_of_setup *choice = &s->choice;
     if (!choice->may_renew || !choice->is_kept || !leaves_devices_open(o) || o->resume) return;
@@ -80,7 +83,7 @@ static void find_renewal(clq_setup *s, const clq_options *o) {
                         choice->kept.devices, choice->kept.reached_images_per_s, choice->kept.images_per_s);
 }
 
-/* How long choosing may take; 0: without end. */
+/* How long choosing may take, in seconds; 0: without a limit. */
 static double budget_of(const clq_setup *s, const clq_options *o) {
     if (s->choice.renewal != CLQ_RENEWAL_NONE) return renew_s;
     return !s->choice.measure && strcmp(o->tune, "quick") == 0 ? quick_s : o->budget;
@@ -108,7 +111,7 @@ clq_status clq_setup_recall(clq_setup *s, const clq_options *o) {
                              &s->recalled);
 }
 
-/* The devices of the kept choice. *holds false: they are not what they were. */
+/* Selects the devices of the kept choice. *holds false: they are not what they were, and none is selected. */
 static clq_status select_kept(clq_setup *s, bool *holds) {
     clq_devices devices;
     clq_status status = clq_devices_select(s->system, s->choice.kept.devices, &devices);
@@ -120,7 +123,8 @@ static clq_status select_kept(clq_setup *s, bool *holds) {
     return CLQ_OK;
 }
 
-/* Where one driver alone was opened the rule needs the others, too: the command begins anew. */
+/* Forgets the kept choice; a rule decides instead. If only one driver was opened, the rule needs the others, too: then
+ * this fails, and the command restarts. */
 static clq_status forget(clq_setup *s) {
     clq_machine_forget(s->choice.key);
     s->choice.is_kept = false;
@@ -169,13 +173,13 @@ static clq_status ask(clq_setup *s, const clq_options *o, clq_dataset *data, clq
     return clq_why_choose(&task, &wanted, made);
 }
 
-/* What the speed depends on, the type of the samples included, which is known once there are data. */
+/* A hash of all that the speed depends on, including the type of the samples, which is known once there are data. */
 static clq_hash128 settings_of(const clq_setup *s, const clq_dataset *data) {
     const clq_hash128 *settings = &s->choice.settings;
     return clq_hash128_of(settings, sizeof *settings, (uint64_t)clq_dataset_get_info(data)->sample_dtype);
 }
 
-/* For later runs, and for this one. */
+/* Keeps the choice for later runs, and for this one. */
 static void keep(clq_setup *s, const clq_dataset *data, const clq_devices *devices, const char *strategy,
                  double images_per_s, const clq_doubt *doubt) {
     clq_kept_choice *kept = &s->choice.kept;
@@ -200,7 +204,8 @@ void clq_setup_note_training(const clq_setup *s, double images_per_s, double oth
         clq_log(CLQ_LOG_INFO, "what the training reached is not kept beside the choice: %s", clq_error_detail());
 }
 
-/* A choice is to be made anew, and comparing failed: what was chosen before serves, as long as drivers do. */
+/* Comparing failed with `status`. If a choice was to be made anew, takes what was chosen before, unless a driver hangs.
+ * Otherwise returns `status`. */
 static clq_status go_back(clq_setup *s, clq_status status) {
     bool noted, holds;
     if (s->choice.renewal == CLQ_RENEWAL_NONE || status == CLQ_ERROR_INTERRUPTED || status == CLQ_ERROR_MEMORY ||
@@ -223,7 +228,7 @@ clq_status clq_setup_choose(clq_setup *s, const clq_options *o, clq_choice_made 
     if (!s->choice.to_make) return CLQ_OK;
     clq_choice_made *made = clq_alloc(1, sizeof *made);
     if (!made) return CLQ_ERROR_MEMORY;
-    clq_status status = clq_setup_data(s, o, "train", &data); /* of its own: probes change its batches */
+    clq_status status = clq_setup_data(s, o, "train", &data); /* a data set of its own: probes change its batches */
     if (status == CLQ_ERROR_NOT_FOUND && s->choice.may_lack_data) {
         clq_log(CLQ_LOG_WARNING, "devices are not compared, a rule chooses them: %s", clq_error_detail());
         clq_free(made);

@@ -40,8 +40,9 @@ void clq_cluster_release(clq_cluster *c) {
     *c = (clq_cluster){0};
 }
 
-/* text: "NAME" or "NAME:NUMBER". A name goes to programs as an argument, and into lists with commas: letters, digits,
- * points and hyphens are what names of hosts and addresses of IPv4 consist of. *name is NULL if memory is out. */
+/* text: "NAME" or "NAME:NUMBER". A name becomes an argument of programs, and a part of lists with commas. So it may
+ * only have the characters of `plain`, which names of hosts and addresses of IPv4 consist of. *name is NULL if memory
+ * is out. */
 static bool split(const char *text, char **name, char **number) {
     const size_t length = strspn(text, plain);
     const bool has_number = text[length] == ':';
@@ -57,7 +58,7 @@ static bool split(const char *text, char **name, char **number) {
     return true;
 }
 
-/* name and port are taken. */
+/* Takes name and port over, also if it fails. */
 static clq_status add_host(clq_cluster *c, char *name, char *port, unsigned processes) {
     clq_host *grown = name ? clq_grow(c->hosts, c->count, &c->capacity, 8, sizeof *grown) : NULL;
     if (!grown) {
@@ -70,7 +71,7 @@ static clq_status add_host(clq_cluster *c, char *name, char *port, unsigned proc
     return CLQ_OK;
 }
 
-/* The host of this name; c->count: there is none. */
+/* The index of the host with this name; c->count: there is none. */
 static size_t find(const clq_cluster *c, const char *name) {
     size_t i = 0;
     while (i < c->count && strcmp(c->hosts[i].name, name) != 0) i++;
@@ -134,7 +135,7 @@ static clq_status fail_unknown_job(const char *field, const char *name) {
     return status;
 }
 
-/* Ranks are counted through the hosts, and store ranks are the last: they need hosts of their own. */
+/* Ranks are numbered host by host, and store ranks are the last, so they need hosts of their own. */
 static clq_status refuse_store(clq_cluster *c, size_t index, size_t host) {
     return clq_fail(
         CLQ_ERROR_UNSUPPORTED,
@@ -143,7 +144,7 @@ static clq_status refuse_store(clq_cluster *c, size_t index, size_t host) {
         index, c->hosts[host].name);
 }
 
-/* Entries of one host become one, with as many processes. */
+/* Entries that name one host become one host, with as many processes. */
 static clq_status add_entry(clq_cluster *c, job of, size_t index, const json_t *entry) {
     char *name = NULL, *port = NULL;
     const char *text = json_string_value(entry);
@@ -203,7 +204,7 @@ static clq_status read_cluster(clq_cluster *c, json_t *cluster) {
     return CLQ_OK;
 }
 
-/* Which of the cluster's tasks this process is. Ranks are in the order chief, workers. */
+/* Finds which of the cluster's tasks this process is. Ranks are in the order chief, workers. */
 static clq_status read_task(clq_cluster *c, const json_t *cluster, const json_t *task) {
     const char *type = json_string_value(json_object_get(task, "type"));
     const json_t *index = json_object_get(task, "index");
@@ -215,13 +216,13 @@ static clq_status read_task(clq_cluster *c, const json_t *cluster, const json_t 
         return clq_fail(CLQ_ERROR_FORMAT, "TF_CONFIG: task.index is missing, or no whole number (without quotes)");
     const size_t count = entries_of(cluster, own), leaders = entries_of(cluster, CHIEF) + entries_of(cluster, MASTER);
     const json_int_t at = json_integer_value(index);
-    c->evaluates = own == EVALUATOR; /* may be none of the cluster's */
+    c->evaluates = own == EVALUATOR; /* it need not be in the cluster */
     if ((!c->evaluates || count > 0) && (at < 0 || (uint64_t)at >= count))
         return clq_fail(CLQ_ERROR_FORMAT, "TF_CONFIG: task.index is %lld, and cluster.%s has %zu entr%s", (long long)at,
                         type, count, count == 1 ? "y" : "ies");
     c->own_rank = own == PS || own == EVALUATOR ? -1 : (int)(own == WORKER ? leaders : 0) + (int)at;
     for (job of = CHIEF; of < JOBS; of++) c->others += entries_of(cluster, of);
-    c->others -= 1; /* an evaluator does not launch */
+    c->others -= 1; /* this task; an evaluator may not be counted above, but does not launch */
     return CLQ_OK;
 }
 
@@ -239,7 +240,7 @@ clq_status clq_cluster_of_tf_config(const char *text, bool has_stores, clq_clust
 
 /* ---- where they are ---- */
 
-/* An address can be bound if it is this machine's. */
+/* Whether an address is this machine's: only then can it be bound. */
 static bool is_own(const struct addrinfo *address) {
     const int fd = socket(address->ai_family, address->ai_socktype | SOCK_CLOEXEC, 0);
     const bool bound = fd >= 0 && bind(fd, address->ai_addr, address->ai_addrlen) == 0;
@@ -247,7 +248,8 @@ static bool is_own(const struct addrinfo *address) {
     return bound;
 }
 
-/* has_agent: only addresses are read, and names that this machine has for itself. */
+/* has_agent: only knows numeric addresses, and names that this machine has for itself. Returns an error of getaddrinfo,
+ * or 0. */
 static int find_host(clq_host *host, bool has_agent) {
     const struct addrinfo hints = {
         .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = has_agent ? AI_NUMERICHOST : 0};

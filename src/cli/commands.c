@@ -72,7 +72,7 @@ bool clq_subcommand_takes(const clq_subcommand *command, const char *name, size_
     return false;
 }
 
-/* The others of clq_arguments: the command at hand does not take it. */
+/* For clq_arguments.others: names all commands that take the option. The command at hand does not. */
 static void name_others(const char *name, size_t length, clq_text *to) {
     size_t count = 0, told = 0;
     for (size_t i = 0; i < CLQ_COUNT_OF(commands); i++) count += clq_subcommand_takes(&commands[i], name, length);

@@ -1,8 +1,8 @@
 /* clique compare A.json B.json: what changed between two runs of a benchmark, row by row.
  *
- * Rows are matched by their key. A ratio is the speed of B over the speed of A; its range goes from B's slowest over
- * A's fastest to B's fastest over A's slowest, by each row's own spread (min and p99, or least and most). Where that
- * range leaves out 1, no measurement of one run was as good as any of the other, and the change is called beyond the
+ * Rows are matched by their key. A ratio is the speed of B over the speed of A. Its range goes from B's slowest over
+ * A's fastest to B's fastest over A's slowest, by each row's own spread (min and p99, or least and most). If that range
+ * leaves out 1, every measurement of one run was better than all of the other, and the change is called beyond the
  * noise. */
 #include "cli/cli.h"
 #include "cli/results.h"
@@ -21,8 +21,8 @@ typedef struct options {
 typedef struct comparison {
     clq_result_file a, b;
     json_t *document;                            /* what --json prints, and what the table is made of */
-    json_t *rows, *only_a, *only_b, *unmeasured; /* inside it */
-    json_t *slowest;                             /* of the rows below the limit, inside it */
+    json_t *rows, *only_a, *only_b, *unmeasured; /* inside the document */
+    json_t *slowest;                             /* the slowest row below the limit, inside the document */
     size_t below, beyond;
 } comparison;
 
@@ -45,7 +45,7 @@ static char *key_text(json_t *row) {
 
 /* The rows of a file by their key text. Rows of one key form a chain, in their order. */
 typedef struct row_index {
-    json_t *heads; /* key text to the number of the first row that is not taken yet */
+    json_t *heads; /* from a key text to the number of its first row that is not taken yet */
     json_int_t *next;
     bool *taken;
 } row_index;
@@ -77,7 +77,7 @@ static clq_status index_rows(const clq_result_file *file, row_index *out) {
     return out_of_memory();
 }
 
-/* The next row of that key, or NULL. */
+/* Takes the next row of that key; NULL: there is none. */
 static json_t *take_row(const clq_result_file *file, row_index *x, const char *text) {
     json_t *head = json_object_get(x->heads, text);
     json_int_t at = head ? json_integer_value(head) : NO_ROW;
@@ -146,12 +146,13 @@ static clq_status match(comparison *c, const options *o) {
 
 /* ---- a table of the rows ----------------------------------------------------------------------------------------- */
 
-/* A column for each part of the rows' keys that differs; what all share in a line above. */
+/* A table of rows. Each part of the rows' keys that differs has a column. The parts that all rows share stand in a line
+ * above the table. */
 typedef struct text_table {
     json_t *lines;   /* arrays of strings; the first holds the titles */
     json_t *columns; /* of the keys: the names that differ */
     clq_text shared;
-    bool failed; /* memory was out: printing tells */
+    bool failed; /* memory was out: print_table reports it */
 } text_table;
 
 /* "bytes=4096 dtype=f32 algo=ring" */
@@ -182,8 +183,8 @@ static void add_value(text_table *t, const json_t *value) {
     clq_free(text.data);
 }
 
-/* The names of all keys in the order of their first appearance, each with its value where all rows have that one, else
- * with null. NULL where memory is out. */
+/* The names in all keys, in the order of their first appearance. A name has its value if all rows have the same one,
+ * otherwise null. NULL: out of memory. */
 static json_t *survey(json_t *rows) {
     json_t *names = json_object(), *row, *value;
     size_t i;
@@ -207,12 +208,12 @@ static json_t *survey(json_t *rows) {
     return NULL;
 }
 
-/* With the titles of the keys' columns. */
+/* Starts a table with the titles of the keys' columns. */
 static void start_table(json_t *rows, text_table *out) {
     *out = (text_table){.lines = json_array(), .columns = json_array()};
     json_t *names = survey(rows), *shared = json_object(), *value;
     const char *name;
-    bool alone = json_array_size(rows) < 2; /* then nothing differs, and all of it names the row */
+    bool alone = json_array_size(rows) < 2; /* then nothing differs, and the whole key names the row */
     begin_line(out);
     json_object_foreach(names, name, value) {
         if (!alone && !json_is_null(value)) {
@@ -237,7 +238,7 @@ static void add_row(text_table *t, json_t *key) {
     json_array_foreach(t->columns, i, name) add_value(t, json_object_get(key, json_string_value(name)));
 }
 
-/* Characters, not bytes: what follows a first byte in UTF-8 is 10xxxxxx. */
+/* Counts characters, not bytes: in UTF-8, all bytes of a character after the first are 10xxxxxx. */
 static size_t width_of(const json_t *string) {
     size_t width = 0;
     for (const char *c = json_string_value(string); c && *c; c++) width += ((unsigned char)*c & 0xc0) != 0x80;
@@ -249,7 +250,7 @@ static void print_lines(const text_table *t, const size_t *widths) {
     json_t *line, *cell;
     json_array_foreach(t->lines, i, line) {
         json_array_foreach(line, k, cell) {
-            bool last = k + 1 == json_array_size(line); /* words, to the left */
+            bool last = k + 1 == json_array_size(line); /* it has words, which begin at the left */
             printf("%*s%s%s", last ? 0 : (int)(widths[k] - width_of(cell)), "", json_string_value(cell),
                    last ? "" : "  ");
         }
@@ -257,7 +258,7 @@ static void print_lines(const text_table *t, const size_t *widths) {
     }
 }
 
-/* And releases it. */
+/* Prints and releases the table. */
 static clq_status print_table(text_table *t) {
     size_t *widths = t->failed ? NULL : clq_alloc(json_array_size(json_array_get(t->lines, 0)), sizeof *widths);
     clq_status status = widths ? CLQ_OK : clq_fail_memory("building a table");

@@ -21,7 +21,7 @@ void clq_widen_affinity(const clq_world *world) {
     if (before >= part) return;
     CPU_ZERO(&all);
     for (long core = 0; core < CLQ_MIN(configured, (long)CPU_SETSIZE); core++) CPU_SET((size_t)core, &all);
-    if (sched_setaffinity(0, sizeof all, &all) == 0) return; /* which leaves those that the system allows it */
+    if (sched_setaffinity(0, sizeof all, &all) == 0) return; /* the system leaves out cores that it does not allow */
     clq_log(CLQ_LOG_WARNING,
             "%s may use %d of %ld cores of its machine: start it without a binding to cores (mpirun --bind-to none)",
             clq_world_name(world, clq_world_rank(world)), before, cores);

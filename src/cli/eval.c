@@ -26,12 +26,12 @@ static clq_status prepare(clq_setup *s, const clq_options *o) {
     return clq_setup_trainer(s, o, clq_dataset_get_info(s->test)->sample_dtype, true);
 }
 
-/* Whether it is the checkpoint that does not serve, and not the model or a device. */
+/* Whether it is the checkpoint that cannot be used, and not the model or a device. */
 static bool is_of_files(clq_status status) {
     return status == CLQ_ERROR_NOT_FOUND || status == CLQ_ERROR_READ || status == CLQ_ERROR_FORMAT;
 }
 
-/* One that is gone meanwhile was removed behind newer ones: *gone, and no error. */
+/* Loads a checkpoint. *gone: it was removed meanwhile, as newer ones were written, which is no error. */
 static clq_status load(const clq_setup *s, const clq_options *o, uint64_t step, bool *gone) {
     const clq_status status = clq_trainer_load_checkpoint(s->trainer, o->checkpoint, step);
     uint64_t newest;
@@ -44,7 +44,7 @@ static clq_status load(const clq_setup *s, const clq_options *o, uint64_t step, 
     return *gone ? CLQ_OK : clq_error_raise(&error);
 }
 
-/* The weights of the newest checkpoint, where the options name a folder of them; *step 0: they do not. */
+/* Loads the weights of the newest checkpoint, if the options name a folder of checkpoints. *step 0: they do not. */
 static clq_status load_newest(const clq_setup *s, const clq_options *o, uint64_t *step) {
     bool looks = o->checkpoint;
     *step = 0;
@@ -57,7 +57,7 @@ static clq_status load_newest(const clq_setup *s, const clq_options *o, uint64_t
     return CLQ_OK;
 }
 
-/* step: of the checkpoint; 0: the weights are of none. */
+/* step: the checkpoint's; 0: the weights are not of a checkpoint. */
 static json_t *describe(const clq_setup *s, uint64_t step, const clq_totals *totals, double rate) {
     json_t *result = json_object();
     if (step > 0) result = clq_json_put(result, "step", json_integer((json_int_t)step));
@@ -85,7 +85,7 @@ static clq_status evaluate(clq_setup *s, const clq_options *o, uint64_t step) {
 
 /* ---- following a training ---- */
 
-/* One that is damaged is warned of. */
+/* Evaluates a checkpoint. If it is damaged, only warns. */
 static clq_status evaluate_checkpoint(clq_setup *s, const clq_options *o, uint64_t step) {
     bool gone;
     const clq_status status = load(s, o, step, &gone);
@@ -95,7 +95,7 @@ static clq_status evaluate_checkpoint(clq_setup *s, const clq_options *o, uint64
     return CLQ_OK;
 }
 
-/* seen: whether the training was seen to write checkpoints. */
+/* *seen: whether the training was seen to write checkpoints so far. */
 static bool has_ended(const clq_followed *followed, const char *folder, bool *seen) {
     if (followed->has_ended) return followed->has_ended(followed->context);
     const bool written = clq_checkpoints_are_written(folder), ended = *seen && !written;
@@ -103,8 +103,9 @@ static bool has_ended(const clq_followed *followed, const char *folder, bool *se
     return ended;
 }
 
-/* The last checkpoint is there before the training has ended. If the newest is older than the one before, the training
- * goes on from there: that one was evaluated, and the next ones are new. */
+/* The last checkpoint is there before the training has ended, so this looks for the end first and for checkpoints
+ * afterwards. If the newest checkpoint is older than the newest one before, the training has gone back to it: it was
+ * evaluated already, and the next ones are new. */
 static clq_status follow(clq_setup *s, const clq_options *o) {
     enum { LOOK_MS = 250 };
     uint64_t newest, last = 0;
@@ -133,7 +134,7 @@ clq_status clq_command_eval(clq_setup *s, const clq_options *o) {
 
 /* ---- predict ---- */
 
-/* FILE.npy for the first output, FILE_1.npy for the second, … NULL where memory is out. Caller: clq_free. */
+/* FILE.npy for the first output, FILE_1.npy for the second, … NULL: out of memory. Caller: clq_free. */
 static char *name_file(const char *out, size_t output) {
     const size_t length = strlen(out), stem = length > 4 && strcmp(out + length - 4, ".npy") == 0 ? length - 4 : length;
     return output ? clq_strprintf("%.*s_%zu%s", (int)stem, out, output, out + stem) : clq_strdup(out);
@@ -158,7 +159,7 @@ static clq_status write_array(FILE *talk, const char *file, const clq_array *arr
 typedef struct prediction {
     char *files[CLQ_MODEL_OUTPUTS_MAX];
     clq_array arrays[CLQ_MODEL_OUTPUTS_MAX];
-    float *rows[CLQ_MODEL_OUTPUTS_MAX]; /* of the arrays */
+    float *rows[CLQ_MODEL_OUTPUTS_MAX]; /* the data of the arrays */
 } prediction;
 
 static clq_status predict_into(clq_setup *s, const clq_options *o, prediction *p) {

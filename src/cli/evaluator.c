@@ -7,7 +7,7 @@ typedef struct waiting {
     const clq_host *host;
     double wait_s;
     atomic_bool stop, over;
-    /* Once it is over: */
+    /* Set before `over` becomes true: */
     clq_error error;
     int code;
 } waiting;
@@ -25,11 +25,11 @@ clq_status clq_launch_evaluate(const clq_mpirun *l, double wait_s, int *code) {
     waiting w = {.host = &l->cluster->hosts[0], .wait_s = wait_s};
     clq_thread *thread;
     clq_error error;
-    const unsigned stores = l->cluster->has_stores ? l->cluster->ps : 0; /* which do not train */
+    const unsigned stores = l->cluster->has_stores ? l->cluster->ps : 0; /* store ranks do not train */
     char **train = l->command + 1;
     int count = 0;
     while (train[count]) count++;
-    (void)clq_interrupts_count(); /* its handlers come first: following has others */
+    (void)clq_interrupts_count(); /* its handlers come first: clq_command_follow installs others */
     CLQ_TRY(clq_thread_start("launch", wait_for_end, &w, &thread));
     const clq_status status =
         clq_command_follow(count, train, clq_cluster_ranks(l->cluster) - stores, &(clq_followed){is_over, &w});

@@ -1,4 +1,4 @@
-/* clique generate: text by saved weights, token by token. */
+/* clique generate: generates text by saved weights, token by token. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -11,15 +11,15 @@ enum { BYTES = 256, PROMPT_MOST = 1 << 26 };
 typedef struct generation {
     clq_generator *generator;
     clq_sampling sampling;
-    uint32_t *prompt, *tokens; /* what is given; what is generated, of --json alone */
+    uint32_t *prompt, *tokens; /* prompt: what is given. tokens: what is generated; NULL without --json */
     size_t prompt_count;
     float *logits;
-    clq_generator_info info;  /* before the first token, */
-    double prompt_s, seconds; /* which the prompt takes; all others behind the first */
-    double limit;             /* bytes in a second */
+    clq_generator_info info;  /* as it was before the first token */
+    double prompt_s, seconds; /* prompt_s: of the prompt. seconds: of all tokens after the first */
+    double limit;             /* bytes per second of the device's memory */
     bool is_seen;             /* the text goes to a terminal */
-    unsigned char last;       /* byte that was written */
-    uint64_t read_bytes;      /* for these others */
+    unsigned char last;       /* the last byte that was written */
+    uint64_t read_bytes;      /* bytes read by all tokens after the first */
 } generation;
 
 static clq_status parse_number(const char *option, const char *text, double most, double *out) {
@@ -37,7 +37,7 @@ static clq_status parse_sampling(const clq_options *o, clq_sampling *out) {
 
 /* ---- the prompt ---- */
 
-/* A token for each byte, or for each number, which white space parts. */
+/* Makes a token of each byte if the vocabulary is that of bytes, otherwise of each number between white space. */
 static clq_status take_tokens(generation *g, const char *text, size_t bytes) {
     g->prompt = clq_alloc(bytes + 1, sizeof *g->prompt);
     if (!g->prompt) return CLQ_ERROR_MEMORY;
@@ -111,13 +111,13 @@ static clq_status open_generator(clq_setup *s, const clq_options *o, generation 
     return g->logits && (g->tokens || !o->json) ? CLQ_OK : CLQ_ERROR_MEMORY;
 }
 
-/* What a terminal would obey: of UTF-8 those of two bytes, too. */
+/* Whether a terminal would obey the byte: a control character, also one of two bytes in UTF-8. */
 static bool steers(unsigned char before, unsigned char byte) {
     const bool control = byte < 0x20 || byte == 0x7f || (before == 0xc2 && byte >= 0x80 && byte < 0xa0);
     return control && byte != '\n' && byte != '\t';
 }
 
-/* At once, so that it can be read while the next one is computed. */
+/* Writes each token at once, so that it can be read while the next one is computed. */
 static clq_status write_token(generation *g, FILE *to, uint32_t token) {
     const unsigned char byte = (unsigned char)token;
     if (g->info.vocabulary == BYTES) {
@@ -154,7 +154,7 @@ static clq_status generate(clq_setup *s, const clq_options *o, generation *g) {
 
 /* ---- telling ---- */
 
-/* The last token is drawn, and computed by nobody. */
+/* The last token does not count: it is drawn, but the model does not process it. */
 static double rate_of(const clq_options *o, const generation *g) { return (double)(o->tokens - 1) / g->seconds; }
 static double bytes_of(const clq_options *o, const generation *g) {
     return o->tokens > 1 ? (double)g->read_bytes / (double)(o->tokens - 1) : 0;

@@ -2,8 +2,8 @@
 #include "cli/html.h"
 #include "cli/results.h"
 
-/* More devices than this make no picture, and more pictures than this are not looked at; their rows stay in the table
- * of all rows. */
+/* More devices than this make no picture, and nobody looks at more pictures than this. Rows that are left out stay in
+ * the table of all rows. */
 enum { DEVICES_MAX = 64, MAPS_MAX = 64 };
 
 typedef struct heat_map {
@@ -21,7 +21,7 @@ static bool is_cell(json_t *row) {
     return is_index(json_object_get(row, "from")) && is_index(json_object_get(row, "to"));
 }
 
-/* rows: cells of one family. */
+/* Fills the map with one column of a family's rows. False: no row has a value in that column. */
 static bool fill(heat_map *map, json_t *rows, const char *column) {
     *map = (heat_map){0};
     size_t i;
@@ -101,7 +101,8 @@ static void add_map(const heat_map *map, json_t *key, const char *column, json_t
     clq_text_add(page, "</figure>\n");
 }
 
-/* The columns that hold a speed in some row of the family. The time of a copy says what its rate says. */
+/* The columns that hold a speed in some row of the family. If there is a rate, time_us is left out: the time of a copy
+ * says what its rate says. */
 static json_t *speed_columns(json_t *rows, clq_text *page) {
     json_t *columns = json_object(), *row, *value;
     const char *name;

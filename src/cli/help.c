@@ -6,13 +6,14 @@
 
 static size_t columns_of(const char *text, size_t bytes) {
     size_t columns = 0;
-    for (size_t i = 0; i < bytes; i++) columns += ((unsigned char)text[i] & 0xc0) != 0x80; /* not the rest of one */
+    for (size_t i = 0; i < bytes; i++) columns += ((unsigned char)text[i] & 0xc0) != 0x80; /* not a later byte */
     return columns;
 }
 
 static void add_spaces(size_t count, clq_text *to) { clq_text_add(to, "%*s", (int)count, ""); }
 
-/* Words behind what already stands in the line, `used` columns; later lines behind `indent`. Ends the line. */
+/* Adds words after the `used` columns that the line already has. Later lines begin with `indent` spaces. Ends the last
+ * line. */
 static void wrap(size_t used, size_t indent, const char *words, clq_text *to) {
     bool first = true;
     for (const char *at = words; *(at += strspn(at, " "));) {
@@ -78,14 +79,14 @@ static bool is_of(const clq_argument *row, const char *group) {
     return group && row->group ? strcmp(row->group, group) == 0 : group == row->group;
 }
 
-/* Whether no row before it is of its group. */
+/* Whether the row is the first of its group. */
 static bool is_first(const clq_argument *rows, const clq_argument *row) {
     for (; rows < row; rows++)
         if (is_of(rows, row->group)) return false;
     return true;
 }
 
-/* "title:" and the options of a group (its key word; NULL: those of no group). */
+/* Adds "title:" and the options of a group (its key word; NULL: the options of no group). */
 static void add_group(const clq_argument *rows, const char *title, const char *group, clq_text *to) {
     clq_text_add(to, "\n%s:\n", title);
     for (; !clq_argument_is_end(rows); rows++)
@@ -97,7 +98,7 @@ static void add_all(const clq_argument *rows, clq_text *to) {
         if (is_first(rows, row)) add_group(rows, row->title ? row->title : "Options", row->group, to);
 }
 
-/* A group's options that are not usual: their names alone. */
+/* Adds only the names of a group's options that are not usual. first: the group's first row. */
 static void add_names(const clq_argument *rows, const clq_argument *first, clq_text *to) {
     clq_text names = {0};
     for (const clq_argument *row = rows; !clq_argument_is_end(row); row++)
@@ -139,7 +140,7 @@ static void add_head(const clq_arguments *arguments, clq_text *to) {
     clq_help_paragraph(0, arguments->about, to);
 }
 
-/* Whether help explains the usual options alone. */
+/* Whether help explains only the usual options. */
 static bool is_long(const clq_argument *rows) {
     size_t count = 0;
     bool usual = false;

@@ -31,7 +31,7 @@ void clq_html_text(const char *from, clq_text *page) {
     clq_free(clean.data);
 }
 
-/* Bytes as "64 KiB" where that is exact, "23.4 GiB" where they are many, else as digits. */
+/* Adds bytes as "64 KiB" if that is exact, as "23.4 GiB" if they are many, otherwise as digits. */
 static void add_bytes(double bytes, clq_text *page) {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
     const double gib = (double)(1 << 30);
@@ -96,7 +96,7 @@ void clq_html_key(json_t *key, clq_text *page) {
     }
 }
 
-/* Inside JSON these characters stand in strings only, where an escape means the same. */
+/* In JSON these characters only occur in strings, where an escape means the same. */
 void clq_html_script_json(json_t *document, clq_text *page) {
     char *text = clq_json_dumps(document, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(9));
     if (!text) page->failed = true;
@@ -111,8 +111,8 @@ void clq_html_script_json(json_t *document, clq_text *page) {
 
 /* ---- tables ------------------------------------------------------------------------------------------------------ */
 
-/* Notes the member `name` of the member `outer` or, where that is NULL, of the row. The length of `outer` keeps apart
- * what would be one text otherwise. */
+/* Notes a column: the member `name` of the member `outer`, or of the row if `outer` is NULL. The length of `outer` in
+ * the key keeps apart names that would otherwise form the same text. */
 static void note_column(json_t *columns, const char *outer, const char *name, clq_text *page) {
     char *key = outer ? clq_strprintf("%zu %s %s", strlen(outer), outer, name) : clq_strprintf("- %s", name);
     page->failed |= !key;
@@ -121,7 +121,8 @@ static void note_column(json_t *columns, const char *outer, const char *name, cl
     clq_free(key);
 }
 
-/* Columns by keys that note_column makes, in the order of their first appearance: [outer or null, name]. */
+/* The columns by the keys that note_column makes, in the order of their first appearance. Each is [outer or null,
+ * name]. */
 static json_t *survey(json_t *rows, clq_text *page) {
     json_t *columns = json_object(), *row, *value, *inner;
     const char *name, *inner_name;

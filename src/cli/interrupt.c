@@ -11,12 +11,13 @@ static void ask_to_stop(int signal_number) {
     times_asked = times_asked + 1;
 }
 
-/* In front of a call that does not return, the address sanitizer looks up the thread's stack, which allocates memory. A
- * handler must not: the code that it interrupts may hold the allocator's lock. */
+/* Before a call that does not return, the address sanitizer looks up the thread's stack, which allocates memory. A
+ * signal handler must not do so: the code that it interrupts may hold the allocator's lock. */
 #define ENDS_IN_HANDLER __attribute__((no_sanitize_address))
 
-static const char *last_line, *last_line_of_end; /* the latter of SIGTERM */
-/* A process that only compiles has nothing to put in order. What this function calls may be called in a handler. */
+static const char *last_line, *last_line_of_end; /* last_line_of_end: for SIGTERM */
+/* A process that only compiles has nothing to clean up. This function only calls what may be called in a signal
+ * handler. */
 ENDS_IN_HANDLER static void end(int signal_number) {
     const char *line = signal_number == SIGTERM ? last_line_of_end : last_line;
     const ssize_t written = write(STDERR_FILENO, line, strlen(line));
@@ -30,7 +31,7 @@ ENDS_IN_HANDLER static void end_with_code(int signal_number) {
     if (code_to_end) _exit(code_to_end);
 }
 
-/* The last is only for programs that count: its default action ends the others. */
+/* Only programs that count signals handle SIGHUP, the last one: its default action ends all others. */
 enum { SIGNALS = 3, SIGNALS_TO_STOP = 2 };
 static const int signals[SIGNALS] = {SIGINT, SIGTERM, SIGHUP};
 static bool ignored[SIGNALS];

@@ -31,7 +31,7 @@ typedef struct launch_options {
     uint64_t restarts;
     double wait_s; /* < 0: not given */
     bool dry_run;
-    clq_options command; /* of the command, if it is one of clique's that has any; else zero */
+    clq_options command; /* of the command, if it is a command of clique that has options; otherwise zero */
 } launch_options;
 
 static clq_status set_option(void *context, const clq_argument *option, const char *value) {
@@ -51,8 +51,8 @@ static clq_status set_option(void *context, const clq_argument *option, const ch
 
 /* ---- the command that is launched ---- */
 
-/* The word `clique` stands for this program: the path of others is not known to depend on. Takes the options of its
- * commands as these take them themselves. */
+/* Puts the path of this program in place of the word `clique`: the PATH of other hosts cannot be relied on. Parses the
+ * options of a command of clique as the command itself does. */
 static clq_status name_program(clq_mpirun *l, launch_options *o, char path[4096]) {
     if (!l->command[0]) return clq_fail(CLQ_ERROR_ARGUMENT, "no command: clique launch [OPTION…] -- clique train …");
     const char *slash = strrchr(l->command[0], '/'), *name = slash ? slash + 1 : l->command[0];
@@ -69,7 +69,7 @@ static clq_status name_program(clq_mpirun *l, launch_options *o, char path[4096]
     return CLQ_OK;
 }
 
-/* Words that launchers take for themselves. */
+/* Refuses words that launchers take for themselves. */
 static clq_status check_words(char **command) {
     if (command[0][0] == '-')
         return clq_fail(CLQ_ERROR_ARGUMENT, "the command begins with '%s': the launcher would take it for an option",
@@ -140,7 +140,7 @@ static clq_status print_dry(const clq_mpirun *l) {
     return status;
 }
 
-/* That all hosts answer, before an MPI says the same at length. */
+/* Checks that all hosts answer. An MPI would find the same, and say so at length. */
 static clq_status reach(const clq_mpirun *l, double wait_s) {
     const clq_cluster *c = l->cluster;
     const double until = clq_now() + wait_s;
@@ -163,8 +163,9 @@ static clq_status reach(const clq_mpirun *l, double wait_s) {
     return status;
 }
 
-/* Behind a run that failed: nothing of it stays on hosts that answer; and the run goes on without those that do not,
- * and without those that its ranks name. The first host has the checkpoints. *left: how many were left out. */
+/* After a run that failed. Kills what is left of it on the hosts that answer. Removes the hosts that do not answer, and
+ * those that ranks reported as lost, from the cluster; *left lists their names. *can_go_on: the first host, which has
+ * the checkpoints, answers. */
 static clq_status clean(const clq_mpirun *l, const clq_mpirun_end *end, clq_text *left, bool *can_go_on) {
     clq_cluster *c = l->cluster;
     clq_answer *answers = clq_alloc(c->count, sizeof *answers);
@@ -184,7 +185,7 @@ static clq_status clean(const clq_mpirun *l, const clq_mpirun_end *end, clq_text
     return status;
 }
 
-/* Codes 2 and 3 are of what each run would find again. */
+/* Exit codes 2 and 3 are for failures that every further run would meet again. */
 static bool may_go_on(const clq_mpirun_end *end) { return !end->interrupted && (end->code == 1 || end->code == 4); }
 
 static clq_status run_all(clq_mpirun *l, uint64_t restarts, clq_mpirun_end *end) {
@@ -292,7 +293,7 @@ clq_status clq_command_launch(int argc, char **argv) {
     const clq_status status = launch_or_wait(&l, &options, &code);
     clq_words_release(&l.reach);
     clq_cluster_release(&cluster);
-    /* Of a command that failed there is a line already. */
+    /* A command that failed has printed a line already. */
     if (status == CLQ_OK && code != 0) exit(code);
     return status;
 }

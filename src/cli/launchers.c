@@ -7,9 +7,9 @@
 
 struct clq_mpi {
     const char *name, *title;
-    const char *programs[3]; /* names that it has on systems, the surest first */
-    const char *says;        /* in what it prints for --version: other MPIs' programs have the same names */
-    /* Variables by which it takes an agent in place of ssh, each with its value; NULL: the agent. */
+    const char *programs[3]; /* names that it has on different systems, the surest first */
+    const char *says;        /* a part of what it prints for --version: other MPIs' programs have the same names */
+    /* The variables that make it use an agent in place of ssh, each with its value. value NULL: the agent. */
     struct {
         const char *name, *value;
     } agent[2];
@@ -17,12 +17,12 @@ struct clq_mpi {
     const char *more[5];      /* options that each run has */
     const char *set_variable; /* the option that sets a variable of all ranks: "NAME=VALUE", or NAME and VALUE */
     bool sets_by_equals;
-    bool splits_agent;       /* at blanks, and at colons between several of which the first is taken */
-    bool passes_environment; /* to all hosts, whatever it is told */
+    bool splits_agent;       /* it splits the agent at blanks, and takes the first of several between colons */
+    bool passes_environment; /* it passes all variables to all hosts without being told */
 };
 
 /* Open MPI fills one host after another only if it is told to, and binds processes to cores unless it is told not to.
- * Its version 5 has another name for the agent's variable. */
+ * Its version 5 has another name for the agent's variable than earlier ones. */
 static const clq_mpi mpis[] = {
     {.name = "openmpi",
      .title = "Open MPI",
@@ -44,8 +44,8 @@ static const clq_mpi mpis[] = {
      .passes_environment = true},
 };
 
-/* Variables of this process that a launcher passes to other hosts only if it is told to. Open MPI's own go by
- * themselves. */
+/* Variables of this process that a launcher passes to other hosts only if it is told to. Open MPI passes its own
+ * variables without being told. */
 static const char *const passed[] = {"CLIQUE_", "UCX_", "POCL_", "OCL_ICD_", "LD_LIBRARY_PATH="};
 
 /* ---- finding ---- */
@@ -165,7 +165,7 @@ static void add_variable(clq_words *w, const clq_mpi *mpi, const char *assignmen
     clq_words_add(w, assignment + name + 1);
 }
 
-/* By name: the launcher reads the value from its own environment. */
+/* Names the variables only: the launcher reads their values from its own environment. */
 static void add_passed_variables(clq_words *w, const clq_mpi *mpi) {
     const char *variable;
     for (size_t at = 0; (variable = clq_environment_next(passed, CLQ_COUNT_OF(passed), &at)) != NULL;) {

@@ -18,12 +18,12 @@ static clq_status measure(const clq_plan *plan, const clq_recompute_level *level
     return CLQ_OK;
 }
 
-/* The plan that was taken has a row of its own, among those with more bytes and those with fewer. */
+/* Gives the plan that was taken a row of its own, unless a row equals it. Rows stay in descending order of bytes. */
 static void add_taken(clq_levels *levels) {
     size_t at = 0;
     for (size_t i = 0; i < levels->count; i++)
         if (is_taken(levels, i)) return;
-    if (levels->count == CLQ_RECOMPUTE_LEVELS) levels->count--; /* the one with the fewest bytes in between */
+    if (levels->count == CLQ_RECOMPUTE_LEVELS) levels->count--; /* the last one, with the fewest bytes */
     while (at < levels->count && levels->rows[at].activation_bytes > levels->taken.activation_bytes) at++;
     for (size_t i = levels->count++; i > at; i--) levels->rows[i] = levels->rows[i - 1];
     levels->rows[at] = levels->taken;

@@ -1,11 +1,11 @@
-/* clique why of several processes: what limits training on 1 to all of them, and what would help most. */
+/* clique why on several processes: what limits training on 1 to all of them, and what would help most. */
 #include "cli/cli.h"
 
 #include <stdio.h>
 #include <string.h>
 
 enum { ROWS_MOST = 40 };
-/* A prediction that is further from what was measured is told to be. */
+/* If the measured rate is not within these bounds, as a part of the predicted one, the verdict says so. */
 static const double near_least = 0.8, near_most = 1.25;
 
 typedef struct answer {
@@ -13,8 +13,9 @@ typedef struct answer {
     const clq_options *options;
     unsigned count; /* of processes */
     clq_trainer_config config;
-    clq_why_task task; /* of all processes; its data are this one's */
-    /* (count) of the batch on all processes; and the batch that takes a process alone as long. */
+    clq_why_task task; /* for all processes; its data are this process's */
+    /* (count) shares: of the batch on all processes. paces: the batch that takes a process alone as long as its
+     * share. */
     size_t *shares, *paces;
     clq_machine_probe *probes;
     clq_link_probe *links;
@@ -22,10 +23,10 @@ typedef struct answer {
     size_t gradient_bytes;
     float *steps_s; /* (CLQ_MACHINE_TIMED_MOST) */
     clq_machines machines;
-    clq_link_probe middle; /* of the links */
+    clq_link_probe middle; /* the median link */
     clq_machines_prediction rows[ROWS_MOST];
     size_t row_count, best;
-    double measured_s; /* a step of all processes, which is an update */
+    double measured_s; /* seconds of a step of all processes, which is an update */
     clq_advice advice[CLQ_MACHINES_ADVICE_MAX];
     size_t advice_count;
     double seconds; /* that measuring took */
@@ -40,7 +41,8 @@ static double measured_rate(const answer *a) {
 
 /* ---- what is asked for ---- */
 
-/* What is predicted is mirrored training with equal shares, of whole gradients or of halves. */
+/* Refuses what cannot be predicted. Predicted is mirrored training with equal shares, which exchanges gradients as
+ * float32 or float16. */
 static clq_status check_options(const clq_options *o, const clq_trainer_config *config) {
     const clq_strategy_options *s = &config->strategy_options;
     const char *refused = NULL;
@@ -61,8 +63,8 @@ static clq_status check_options(const clq_options *o, const clq_trainer_config *
     return CLQ_OK;
 }
 
-/* All that a process does without the others. What no row is of is refused before anything is opened: the type of the
- * samples and the batch of all processes are filled in behind. */
+/* All that a process prepares without the others. Refuses what cannot be predicted before anything is opened. So the
+ * config first lacks the type of the samples and the batch of all processes, which are filled in later. */
 static clq_status prepare(answer *a) {
     clq_setup *s = a->setup;
     const clq_options *o = a->options;
@@ -70,7 +72,7 @@ static clq_status prepare(answer *a) {
     CLQ_TRY(clq_setup_config(s, o, CLQ_F32, false, &a->config));
     CLQ_TRY(check_options(o, &a->config));
     clq_setup_set_patience(s, o);
-    CLQ_TRY(clq_setup_devices(s, o)); /* what is kept of choices is about one process */
+    CLQ_TRY(clq_setup_devices(s, o)); /* no clq_setup_recall before: kept choices are about one process */
     CLQ_TRY(clq_setup_data(s, o, "train", &s->train));
     CLQ_TRY(clq_setup_shuffle(o, s->train));
     a->config.sample_dtype = clq_dataset_get_info(s->train)->sample_dtype;
@@ -84,7 +86,7 @@ static clq_status prepare(answer *a) {
     return clq_why_pieces(s->model, a->pieces, &a->machines.piece_count, &a->gradient_bytes);
 }
 
-/* What predictions are made of is to be the same on all. Devices are each process's own. */
+/* Checks that all processes have the same of what predictions are made of. Devices are each process's own. */
 static clq_status agree(const answer *a) {
     const clq_dataset_info *data = clq_dataset_get_info(a->setup->train);
     const clq_strategy_options *s = &a->config.strategy_options;
@@ -101,14 +103,14 @@ static clq_status agree(const answer *a) {
     return status;
 }
 
-/* The devices of each process; to be freed. NULL: no memory. */
+/* How many devices each process has; caller: clq_free. NULL: out of memory. */
 static unsigned *count_devices(const answer *a) {
     unsigned *devices = clq_alloc(a->count, sizeof *devices);
     for (unsigned i = 0; devices && i < a->setup->peer_count; i++) devices[a->setup->peers[i].rank]++;
     return devices;
 }
 
-/* The batch of the first so many processes. */
+/* The batch of the first `count` processes. */
 static size_t batch_of(const answer *a, unsigned count) {
     const size_t samples = clq_dataset_get_info(a->setup->train)->samples;
     size_t batch = a->setup->global_batch;
@@ -120,8 +122,8 @@ static size_t batch_of(const answer *a, unsigned count) {
     return CLQ_MIN(batch, samples);
 }
 
-/* largest: what this process computes on the fewest processes that it is one of. A training leaves out who has no
- * share; here each process is to say what it computes. */
+/* largest: what this process computes if as few processes as possible train with it. A training leaves out a process
+ * that has no share. Here that is an error, since each process is to say what it computes. */
 static clq_status find_shares(answer *a, size_t *largest) {
     const unsigned rank = clq_world_rank(a->setup->world);
     const size_t batch = batch_of(a, a->count);
@@ -146,8 +148,8 @@ static clq_status find_shares(answer *a, size_t *largest) {
 
 /* ---- measuring ---- */
 
-/* Processes of other hosts probe at the same time. Those of one host would take its cores and memory from each other,
- * and are to tell what each does alone: they take turns. */
+/* Processes of different hosts probe at the same time. Processes of one host would take its cores and memory from each
+ * other, but the probe is to tell what each does alone. So they take turns. */
 static unsigned turn_of(const clq_world *world, unsigned rank) {
     unsigned turn = 0;
     for (unsigned r = 0; r < rank; r++) turn += strcmp(clq_world_host(world, r), clq_world_host(world, rank)) == 0;
@@ -176,8 +178,8 @@ static clq_status gather_probes(answer *a) {
     return clq_world_gather(a->setup->world, &mine, sizeof mine, a->probes);
 }
 
-/* Its share by itself, while all processes do so: hosts may be virtual machines of one computer. Rank 0 says for how
- * long, by what it knows so far. */
+/* Each process trains its share by itself, and all do so at the same time: hosts may be virtual machines of one
+ * computer. Rank 0 says for how long, by what it knows so far. */
 static clq_status train_beside(answer *a) {
     clq_world *world = a->setup->world;
     const unsigned rank = clq_world_rank(world);
@@ -198,7 +200,8 @@ static clq_status train_beside(answer *a) {
     return gather_probes(a);
 }
 
-/* All of them together, as `clique train` does it: what the prediction is of. Rank 0 says for how long. */
+/* All processes train together, as `clique train` does it: this is what the prediction is about. Rank 0 says for how
+ * long. */
 static clq_status train_together(answer *a) {
     clq_trainer_config config = a->config;
     clq_why_task task = a->task;
@@ -215,8 +218,8 @@ static clq_status train_together(answer *a) {
 
 /* ---- predicting ---- */
 
-/* Sums within a step: of each synchronized normalisation, which has two moving statistics, one forward and one
- * backward; and two of each loss that leaves masked steps out. */
+/* How many sums over all processes a step has. A synchronized normalisation has two moving statistics, and two sums:
+ * one forward and one backward. A loss that leaves out masked steps has two. */
 static unsigned count_sums(const clq_model *model) {
     unsigned sums = 0;
     for (uint32_t v = 0; v < model->variable_count; v++)
@@ -241,7 +244,7 @@ static void describe_machines(answer *a) {
     m->scales_loss = a->config.precision == CLQ_PRECISION_MIXED;
 }
 
-/* An epoch has no more. */
+/* How many batches make an update: an epoch has no more. */
 static size_t batches_of_update(const answer *a, size_t batch) {
     const uint64_t asked = CLQ_MAX(a->config.strategy_options.accumulate, (uint64_t)1);
     return (size_t)CLQ_MIN(asked, (uint64_t)clq_ceil_div(a->machines.samples, batch));
@@ -323,7 +326,7 @@ static void print_rows(const answer *a, FILE *to) {
     if (a->rows[0].way.machines > 1) fprintf(to, "of fewer machines a share does not fit the memory\n");
 }
 
-/* Why all machines make no more than they do, in one sentence. */
+/* What limits the rate of all machines, in one sentence. */
 static void describe_limit(const answer *a, clq_text *text) {
     const clq_machines_prediction *all = all_of(a);
     const clq_step_parts *p = &all->parts;

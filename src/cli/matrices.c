@@ -3,7 +3,7 @@
 
 enum { COLUMNS_MOST = 100 };
 
-/* *counts: the caller's; clq_free in any case. */
+/* *counts: caller: clq_free, also after a failure. */
 static clq_status read_matrix(const clq_trainer *trainer, size_t index, clq_matrix_source source, const char **name,
                               size_t *classes, uint64_t **counts) {
     *counts = NULL;

@@ -1,4 +1,4 @@
-/* The options of commands, by the table of settings, and the frame of a command that has them. */
+/* The options of commands by the table of settings, and how a command that has such options is run. */
 #include "cli/cli.h"
 #include "cli/ranks.h"
 
@@ -7,10 +7,10 @@
 
 enum { FIRST_KEY = 256 };
 
-/* Those that processes carry out together, if a launcher started several. */
+/* The commands that processes carry out together, if a launcher started several. */
 static const unsigned of_several = CLQ_COMMAND_TRAIN | CLQ_COMMAND_WHY;
 
-/* Whether text begins with an option's name, and what stands behind it. */
+/* Whether text begins with an option's name. *behind: what follows the name. */
 static bool begins_with_option(const char *text, const char **behind) {
     const clq_setting *row;
     for (size_t i = 0; (row = clq_setting_row(i)) != NULL; i++) {
@@ -22,8 +22,9 @@ static bool begins_with_option(const char *text, const char **behind) {
     return false;
 }
 
-/* The library names settings by their keys, at the beginning of a line and in quotation marks: "batch '0': …", "keep
- * needs 'checkpoint'". A first word that only looks like a key says something else: "loss of the model". */
+/* The library's messages name settings by their keys, at the beginning of a line and in quotation marks, as in "keep
+ * needs 'checkpoint'" and "batch '0': …". A first word that only looks like a key is left alone, as in "loss of the
+ * model": what follows it decides. */
 clq_status clq_options_name(clq_status status) {
     static const char *const verbs[] = {" '", ": ", " is ", " and ", " needs "};
     char said[CLQ_DETAIL_MAX];
@@ -36,7 +37,7 @@ clq_status clq_options_name(clq_status status) {
         for (size_t i = 0; i < CLQ_COUNT_OF(verbs); i++)
             names = names || strncmp(behind, verbs[i], strlen(verbs[i])) == 0;
     if (!names) return status;
-    if (strncmp(behind, verbs[0], 2) == 0) return clq_fail(status, "--%s", said); /* what is quoted is a value */
+    if (strncmp(behind, verbs[0], 2) == 0) return clq_fail(status, "--%s", said); /* a value is quoted, not a key */
     clq_text_add(&text, "--");
     for (const char *at = said; *at;) {
         const bool quotes = *at == '\'' && begins_with_option(at + 1, &behind) && *behind == '\'';
@@ -50,7 +51,7 @@ clq_status clq_options_name(clq_status status) {
     return status;
 }
 
-/* option: its key is the row's index behind FIRST_KEY. */
+/* option->key is FIRST_KEY plus the index of the setting's row. */
 static clq_status set_option(void *context, const clq_argument *option, const char *text) {
     const clq_setting *row = clq_setting_row((size_t)(option->key - FIRST_KEY));
     return clq_options_name(clq_settings_take(context, row, text ? text : "1"));
@@ -101,7 +102,7 @@ clq_status clq_command_options(int argc, char **argv, clq_options *out) {
     return command && command->body ? parse_words(command, argc, argv, out) : CLQ_OK;
 }
 
-/* status: of the options. */
+/* status: the result of parsing the options. */
 static clq_status carry_out(clq_setup *setup, const clq_options *options, clq_status status,
                             clq_status (*body)(clq_setup *, const clq_options *)) {
     clq_error error;
@@ -117,7 +118,7 @@ static clq_status carry_out(clq_setup *setup, const clq_options *options, clq_st
     return status;
 }
 
-/* There is nothing to put in order. */
+/* For commands that have nothing to clean up when a signal ends them. */
 static void end_at_once(void) { clq_interrupts_end_at_once("clique: error: interrupted\n"); }
 
 clq_status clq_command_run(const clq_subcommand *command, int argc, char **argv) {
@@ -147,8 +148,8 @@ static size_t field_bytes(const clq_setting *row) {
     return 0;
 }
 
-/* What eval takes of the options of a training; all others have their defaults, and so has the strategy: this host need
- * not have as many devices. */
+/* Takes those options of a training that eval has, too. All others get their defaults. So does the strategy: this host
+ * need not have as many devices. */
 static void take_for_eval(const clq_options *train, clq_options *out) {
     const clq_setting *row;
     clq_settings_init(out);
@@ -158,7 +159,8 @@ static void take_for_eval(const clq_options *train, clq_options *out) {
     out->follow = true;
 }
 
-/* Evaluation has the same results for each batch: a process's part of one fits this machine, as it fits the others. */
+/* The results of an evaluation do not depend on the batch. One process's part of the training's batch fits this
+ * machine, as it fits the others. */
 static uint64_t batch_of_process(const clq_options *train, unsigned processes) {
     if (train->batch_per_replica) return train->batch_per_replica;
     return clq_ceil_div(train->batch ? train->batch : CLQ_BATCH_DEFAULT, processes);

@@ -4,12 +4,12 @@
 #define CLQ_CLI_PAGE_H
 
 typedef struct clq_page_file {
-    const char *name; /* "style", "plots"; "chart" where the build found Chart.js. NULL ends the table */
+    const char *name; /* "style", "plots"; "chart" if the build found Chart.js. NULL ends the table */
     const char *text;
 } clq_page_file;
 extern const clq_page_file clq_page_files[];
 
-/* NULL where this build has it not. */
+/* The text of a file; NULL: this build does not have it. */
 const char *clq_page_part(const char *name);
 
 #endif

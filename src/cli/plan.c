@@ -49,7 +49,8 @@ static clq_weight_slice slice_of(const clq_strategy *strategy, unsigned replica,
     return clq_weights_slice(clq_plan_weights(clq_strategy_plan(strategy, replica)), variable);
 }
 
-/* What replicas split of the matrix that the variable is, of inputs and units; NULL: nothing. */
+/* How replicas split the variable, which is a matrix of inputs and units: by rows or by columns. NULL: they do not
+ * split it. */
 static const char *split_by(const clq_strategy *strategy, const clq_variable_info *info, size_t variable) {
     const clq_weight_slice slice = slice_of(strategy, 0, variable);
     if (slice.count == info->shape.dims[slice.axis]) return NULL;
@@ -104,7 +105,7 @@ static json_t *describe_variables(const clq_setup *s, const clq_strategy *strate
     for (size_t i = 0; i < clq_model_variable_count(s->model); i++) {
         clq_variable_info info;
         if (clq_model_variable(s->model, i, &info) != CLQ_OK) continue;
-        if (clq_plan_variable_offset(plan, i) == CLQ_NO_OFFSET) continue; /* of another stage */
+        if (clq_plan_variable_offset(plan, i) == CLQ_NO_OFFSET) continue; /* it belongs to another stage */
         rows = clq_json_append(rows, json_pack("{s:o, s:I, s:I, s:o*}", "name", clq_json_text(info.name), "elements",
                                                (json_int_t)info.elements, "offset",
                                                (json_int_t)clq_plan_variable_offset(plan, i), "split",

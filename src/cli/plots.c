@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-/* A picture is for looking at: of a run over every type and operation the first ones are drawn, and the table has all.
- */
+/* Pictures are for looking at, so of each kind only the first plots are drawn: a run over every type and operation has
+ * more. The table has all rows. */
 enum { PLOTS_MAX = 24 };
 
 /* ---- kinds of plots ---------------------------------------------------------------------------------------------- */
@@ -14,10 +14,10 @@ typedef struct plot_kind {
     const char *name, *x, *y,
         *title; /* for plots.js: "size" (log2 x), "size-time" (log y too), "replicas", "machines" (log2 x) */
     const char *x_column;
-    const char *const *line_columns; /* of the key: what names a line; the rest of it names the plot */
-    const char *const *over;         /* of the key: the x axis and what follows from it */
+    const char *const *line_columns; /* columns of the key that name a line; the rest of the key names the plot */
+    const char *const *over;         /* columns of the key that are the x axis, or follow from it */
     double (*y_of)(json_t *row);     /* 0: no point */
-    const char *limit;               /* what limit_of gives, or NULL */
+    const char *limit;               /* what the line of limit_of shows; NULL: there is none */
     double (*limit_of)(json_t *row);
 } plot_kind;
 
@@ -25,7 +25,7 @@ static double typical(json_t *row, const char *column) { return clq_typical(json
 
 static double busbw_of(json_t *row) { return typical(row, "busbw_gbps"); }
 static double busbw_limit_of(json_t *row) { return typical(row, "limit_gbps"); }
-/* Of rows of a collective: others have times over sizes too, which are no comparison of algorithms. */
+/* Only of rows of a collective: other rows also have times over sizes, which do not compare algorithms. */
 static double time_of(json_t *row) { return json_object_get(row, "busbw_gbps") ? typical(row, "time_us") : 0.0; }
 static double rate_of(json_t *row) { return typical(row, "images_per_s"); }
 static double ideal_rate_of(json_t *row) {
@@ -71,7 +71,7 @@ static json_t *cut_key(const plot_kind *kind, json_t *row, bool of_line) {
     return cut;
 }
 
-/* "ring, staged", and with names "dtype f32, in_place no". NULL where memory is out. */
+/* "ring, staged", and with names "dtype f32, in_place no". NULL: out of memory. */
 static char *label_of(json_t *key, bool names) {
     clq_text text = {0};
     const char *name, *comma = "";
@@ -103,7 +103,7 @@ static void add_point(json_t *points, double x, double y, clq_text *page) {
     page->failed |= json_array_append_new(points, json_pack("[f, f]", x, y)) != 0;
 }
 
-/* family: what the lines of one thing in several files have in common. */
+/* family: the label without the file, which the lines of one thing in several files have in common. */
 static json_t *start_line(json_t *line_key) {
     json_t *file = json_incref(json_object_get(line_key, "file"));
     json_object_del(line_key, "file");

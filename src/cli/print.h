@@ -1,4 +1,4 @@
-/* Printing what drivers, files and arguments named. Private to the commands. */
+/* Prints names that come from drivers, files and arguments. Private to the commands. */
 #ifndef CLQ_CLI_PRINT_H
 #define CLQ_CLI_PRINT_H
 
@@ -6,12 +6,12 @@
 
 #include <stdio.h>
 
-/* As fprintf, but every line is cleaned (clq_clean) before it is printed: a terminal obeys nothing that stands in a
- * name. Fails (MEMORY) with nothing printed. */
+/* As fprintf, but cleans every line (clq_clean) before it prints it, so that a terminal obeys nothing that is part of a
+ * name. Errors: MEMORY; then nothing is printed. */
 clq_status clq_print(FILE *to, const char *format, ...) CLQ_PRINTF(2, 3);
 clq_status clq_print_list(FILE *to, const char *format, va_list arguments) CLQ_PRINTF(2, 0);
-/* A cleaned copy, for a line that follows work which its failure must not undo; NULL where memory is out. Caller:
- * clq_free. */
+/* A cleaned copy of a text; NULL: out of memory. Make it before the work that the line reports, so that the line cannot
+ * fail after the work is done. Caller: clq_free. */
 char *clq_printable(const char *text);
 
 #endif

@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The first file that is opened gets the lowest number that is free. Were that number 0, 1 or 2, what is printed for
- * people would be written into the file. */
+/* A file that is opened gets the lowest number that is free. If that were 0, 1 or 2, what is printed for people would
+ * be written into the file. */
 static clq_status open_standard_streams(void) {
     for (int wanted = STDIN_FILENO; wanted <= STDERR_FILENO; wanted++) {
         if (fcntl(wanted, F_GETFD) != -1 || errno != EBADF) continue;
@@ -65,7 +65,7 @@ void clq_tell_launch(const char *format, ...) {
     va_end(arguments);
     const int length = snprintf(line, sizeof line, CLQ_LAUNCH_MARKER "%s: %s\n", id, text);
     if (length < 0 || (size_t)length >= sizeof line) return;
-    const ssize_t written = write(STDERR_FILENO, line, (size_t)length); /* at once: others write there, too */
+    const ssize_t written = write(STDERR_FILENO, line, (size_t)length); /* in one call: others write there, too */
     (void)written;
 }
 

@@ -1,4 +1,4 @@
-/* What clique and clique-bench do alike, before a command runs and after it. */
+/* What both clique and clique-bench do before a command runs and after it. */
 #ifndef CLQ_CLI_PROGRAM_H
 #define CLQ_CLI_PROGRAM_H
 
@@ -12,10 +12,10 @@ int clq_program_exit_code(clq_status status); /* docs/contract.md */
  * the process itself. */
 int clq_program_end(clq_status status);
 
-/* A process that clique launch started tells it something: a line on stderr that goes no further. Others tell nothing.
- * docs/decisions/074-launch-stays-the-parent.md */
+/* Writes a line on stderr for clique launch, which reads it and does not pass it on. A process that clique launch did
+ * not start writes nothing. docs/decisions/074-launch-stays-the-parent.md */
 #define CLQ_LAUNCH_MARKER "clique: launch "
-#define CLQ_LAUNCH_SILENT "silent-" /* begins the id of a run whose command is not clique train: nothing is told */
+#define CLQ_LAUNCH_SILENT "silent-" /* begins the id of a run that is not clique train: its processes tell nothing */
 void clq_tell_launch(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

@@ -9,7 +9,7 @@ static double step_seconds(const clq_traced_step *step) {
     return sum;
 }
 
-/* Mean over its steps, of which there is one at least. */
+/* The mean over the replica's steps; there is at least one. */
 static double mean(const clq_traced_replica *r, unsigned doing) {
     double sum = 0;
     for (size_t i = 0; i < r->step_count; i++) sum += r->steps[i].seconds[doing];

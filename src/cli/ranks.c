@@ -1,5 +1,5 @@
-/* A command that several processes carry out together, one on each machine, which a launcher of MPI started. Rank 0
- * talks, and writes all files. */
+/* A command that several processes carry out together, which a launcher of MPI started. Rank 0 talks, and writes all
+ * files. */
 #include "cli/ranks.h"
 
 #include "cli/cli.h"
@@ -36,8 +36,8 @@ clq_status clq_ranks_join(clq_world **out, clq_status status) {
     *out = NULL;
     if (status != CLQ_OK) clq_error_take(status, &error);
     const clq_status opened = clq_world_open(NULL, &world);
-    /* The launcher of another MPI, and ranks of other versions: all processes find the same, and the first reports it.
-     */
+    /* If the launcher is of another MPI, or ranks have different versions, all processes find the same failure: only
+     * the first reports it. */
     if ((opened == CLQ_ERROR_UNSUPPORTED || opened == CLQ_ERROR_MISMATCH) && clq_launcher_find().rank > 0)
         _exit(clq_program_exit_code(opened));
     if (opened != CLQ_OK) return status == CLQ_OK ? opened : clq_error_raise(&error);
@@ -57,8 +57,8 @@ clq_status clq_ranks_join(clq_world **out, clq_status status) {
 
 enum { RANK_0_SPEAKS_MS = 1000 };
 
-/* Whether this rank is to say why the run failed. While it is set up, one line on one rank is enough: that of the rank
- * that failed, if it could say so. A run that was under way is ended by each with a line. */
+/* Whether this rank is to say why the run failed. While the run is set up, one line on one rank is enough: the rank
+ * that failed prints it, if it can. If that rank fell silent, or if work was under way, each rank prints a line. */
 static bool is_to_tell(const clq_world *world, bool begun, clq_status status) {
     const clq_status cause = clq_world_failed_status(world);
     if (clq_world_failed_rank(world) == clq_world_rank(world)) return true;
@@ -76,10 +76,11 @@ static void tell(const clq_world *world, clq_status status) {
         fprintf(stderr, "clique: error: %s%s%s\n", names_itself ? "" : name, names_itself ? "" : ": ", detail);
 }
 
-/* Devices may hang, and MPI is not to be called any more: nothing is put in order but what was printed. */
+/* Ends the process and only flushes what was printed: devices may hang, and MPI is not to be called any more. */
 static void end_failed(clq_world *world, bool begun, clq_status status) {
     clq_error error;
-    /* A launcher that sees one rank end sends the others SIGTERM: why this one ends is decided, and said first. */
+    /* A launcher that sees one rank end sends SIGTERM to the others. That signal waits until this rank has said why it
+     * ends. */
     clq_interrupts_hold();
     clq_error_take(clq_world_fail_with(world, status), &error);
     (void)clq_error_raise(&error);
@@ -87,7 +88,7 @@ static void end_failed(clq_world *world, bool begun, clq_status status) {
     (void)fflush(NULL);
     const clq_status cause = status == CLQ_ERROR_ABORTED ? clq_world_failed_status(world) : status;
     const int code = clq_program_exit_code(cause);
-    if (cause == CLQ_ERROR_ABORTED || code == 4) /* silent, or without its devices */
+    if (cause == CLQ_ERROR_ABORTED || code == 4) /* the rank fell silent, or lost its devices */
         clq_tell_launch("end %d lost %u", code, clq_world_failed_rank(world));
     else
         clq_tell_launch("end %d", code);
@@ -113,7 +114,7 @@ clq_status clq_ranks_leave(clq_world *world, clq_status status) {
     clq_error_take(status, &error);
     clq_world_close(world);
     if (status == CLQ_ERROR_INTERRUPTED &&
-        is_silent) { /* a launcher may end rank 0, which has a line to say, with this one */
+        is_silent) { /* with this rank, a launcher may end rank 0, which has a line to say */
         clq_interrupts_hold();
         clq_interrupts_end_with(clq_program_exit_code(status));
         (void)poll(NULL, 0, RANK_0_SPEAKS_MS);

@@ -1,5 +1,5 @@
 /* What clique launch does on the hosts itself, without an MPI: it signals the processes of its run, and looks whether
- * hosts answer. On this machine by a shell, on others by a shell that the agent starts. */
+ * hosts answer. On this machine it uses a shell, on other hosts a shell that the agent starts. */
 #define _GNU_SOURCE /* pipe2; NOLINT(bugprone-reserved-identifier) */
 #include "cli/interrupt.h"
 #include "cli/launch.h"
@@ -11,17 +11,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Calls at once: each has a pipe, and a process may have 1024 files open as a rule. */
+/* AT_ONCE: the most calls at once. Each has a pipe, and a process may usually have 1024 files open. */
 enum { LOOK_MS = 20, AT_ONCE = 64, FOUND = 0, NONE_FOUND = 44 };
 
 typedef struct call {
-    pid_t pid;    /* 0: over */
-    int said;     /* what it writes to stderr */
-    double until; /* when it is late */
+    pid_t pid;    /* 0: the call is over */
+    int said;     /* reads what it writes to stderr */
+    double until; /* when it is too late */
 } call;
 
-/* Processes of the run have its id in their environment, as the launcher gave it to them, and only they: launchers and
- * their servers on other hosts do not. The line is in quotes: a login shell may be another one. */
+/* The launcher gave the run's id to the run's processes, in their environment. Only they have it: launchers and their
+ * servers on other hosts do not. The script is quoted for /bin/sh: the login shell may be another one. */
 static char *write_line(const clq_mpirun *l, int signal_number) {
     return clq_strprintf("exec /bin/sh -c 's=%d; for f in $(grep -ls CLIQUE_LAUNCH=%s /proc/[0-9]*/environ); do "
                          "f=${f#/proc/}; kill -%d ${f%%/environ} 2>/dev/null && s=%d; done; exit $s'",
@@ -71,7 +71,7 @@ static clq_status begin(const clq_mpirun *l, const clq_host *host, char *line, c
     return CLQ_OK;
 }
 
-/* What the agent said goes to `said` as one line, the last that is not empty. */
+/* Puts the last line of the agent that is not empty into answer->said. */
 static void read_output(const call *c, clq_answer *answer) {
     char piece[4096];
     for (ssize_t got; (got = read(c->said, piece, sizeof piece - 1)) > 0;) {
@@ -92,7 +92,7 @@ static void check_call(call *c, clq_answer *answer, bool is_late) {
     answer->found = WIFEXITED(how) && WEXITSTATUS(how) == FOUND;
     answer->is_there = answer->found || (WIFEXITED(how) && WEXITSTATUS(how) == NONE_FOUND);
     if (is_late) snprintf(answer->said, sizeof answer->said, "no answer");
-    (void)kill(-c->pid, SIGKILL); /* what the agent left */
+    (void)kill(-c->pid, SIGKILL); /* what the agent left running */
     close(c->said);
     *c = (call){0};
 }

@@ -1,7 +1,7 @@
 /* clique report FILE.json… -o report.html: results of the bench suite as one page that needs nothing else.
  *
- * The page is made here, tables and all; its script only draws, from numbers and names that stand in the page as JSON.
- * So it reads without scripts, in print and aloud. Strings of the files go through html.c only. */
+ * The page is made here, tables and all. Its script only draws, from numbers and names that stand in the page as JSON.
+ * So the page can be read without scripts, in print and aloud. Strings of the files go through html.c only. */
 #include "cli/cli.h"
 #include "cli/html.h"
 #include "cli/page.h"
@@ -78,7 +78,7 @@ static void add_terms(json_t *object, clq_text *page) {
     clq_text_add(page, "</dl>\n");
 }
 
-/* "pocl:0, intel:0"; by their drivers where they have no labels. */
+/* "pocl:0, intel:0". A device without a label is named by its driver. */
 static json_t *label_list(json_t *devices) {
     clq_text text = {0};
     json_t *device;
@@ -94,7 +94,8 @@ static json_t *label_list(json_t *devices) {
     return list;
 }
 
-/* What a file says of itself: its devices, its command, what else its host did, and notes of whatever name. */
+/* What a file says of itself: its devices, its command, what its host did during the run, and members of any other
+ * name. */
 static json_t *describe_file(const report *r, size_t index) {
     const clq_result_file *file = &r->files[index];
     json_t *entry = json_pack("{s:o, s:s, s:I, s:o}", "file", label_string(r, index), "benchmark", file->bench,
@@ -109,11 +110,11 @@ static json_t *describe_file(const report *r, size_t index) {
         static const char *const told[] = {"schema", "bench", "host", "devices", "rows", "file", "command", NULL};
         if (!clq_is_one_of(name, told)) entry = clq_json_put(entry, name, json_incref(value));
     }
-    json_t *command = json_object_get(file->document, "command"); /* the longest: behind the others */
+    json_t *command = json_object_get(file->document, "command"); /* after the others, since it is the longest */
     return command ? clq_json_put(entry, "command", json_incref(command)) : entry;
 }
 
-/* Adds those that are not among `devices` yet; known: the text of each that is. */
+/* Adds the devices of `more` that are not among `devices` yet. known: has the text of each device that is. */
 static void unite(json_t *devices, json_t *known, json_t *more, clq_text *page) {
     json_t *device;
     size_t i;
@@ -127,7 +128,7 @@ static void unite(json_t *devices, json_t *known, json_t *more, clq_text *page) 
     }
 }
 
-/* A machine is described once, with all devices that its files tell of, and with these files under it. */
+/* Describes a machine once, with all devices that its files name, and lists these files below. */
 static void add_machine(report *r, size_t first) {
     const clq_result_file *file = &r->files[first];
     json_t *devices = json_array(), *known = json_object(), *list = json_array();
@@ -195,7 +196,7 @@ static const char *explain(const char *bench) {
     return NULL;
 }
 
-/* The devices that a benchmark's rows number; NULL where its files tell of different ones. */
+/* The devices that a benchmark's rows number; NULL: its files have different devices. */
 static json_t *devices_of(const report *r, const char *bench) {
     json_t *devices = NULL;
     for (size_t i = 0; i < r->count; i++) {
@@ -214,14 +215,15 @@ static void add_section(report *r, size_t number, const char *bench, json_t *row
     if (explain(bench)) clq_text_add(&r->page, "<p>%s</p>\n", explain(bench));
     size_t pictures = clq_plots_add(rows, r->plots, &r->page) +
                       clq_html_heat_maps(rows, devices_of(r, bench), &r->page) + clq_html_shares(rows, &r->page);
-    /* Open in the file, for readers without scripts; the script folds it where there is a picture above. */
+    /* The table is open in the file, for readers without scripts. The script folds it if there is a picture above. */
     clq_text_add(&r->page, "<details open%s><summary>All rows (%zu)</summary>\n", pictures ? " class=\"fold\"" : "",
                  json_array_size(rows));
     clq_html_table(rows, "", &r->page);
     clq_text_add(&r->page, "</details></section>\n");
 }
 
-/* Rows by benchmark; those of files that share a benchmark begin with the name of their file. */
+/* The rows by benchmark. If several files have results of one benchmark, each of its rows begins with the name of its
+ * file. */
 static json_t *gather(report *r) {
     json_t *sections = json_object(), *row;
     for (size_t i = 0; i < r->count; i++) {
@@ -265,7 +267,7 @@ static clq_status build(report *r) {
 
 /* ---- the command ------------------------------------------------------------------------------------------------- */
 
-/* The output replaces a file: it must be none of those that it is made of. */
+/* The output replaces a file, which must be none of the inputs. */
 static clq_status check_output(const report *r) {
     clq_named_file *files = clq_alloc(r->count + 2, sizeof *files);
     if (!files) return CLQ_ERROR_MEMORY;
@@ -281,7 +283,7 @@ static clq_status write_page(const report *r) {
     clq_file_writer *writer;
     CLQ_TRY(clq_file_writer_open(r->out, &writer));
     clq_file_writer_put(writer, r->page.data, r->page.length);
-    return clq_file_writer_commit(writer); /* which fails where the put has */
+    return clq_file_writer_commit(writer); /* fails if the put has failed */
 }
 
 static clq_status make(report *r) {

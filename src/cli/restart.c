@@ -6,15 +6,15 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { TEXT_MAX = 1 << 22 }; /* of arguments, and of the environment: more than systems take */
+enum { TEXT_MAX = 1 << 22 }; /* bytes of the arguments, and of the environment: more than systems take */
 
 typedef struct texts {
     char *text, **list;
 } texts;
 
-/* The texts of a file of /proc, each ended by a zero byte, as the list that execve takes. With a variable `more`
- * ("NAME=VALUE", or NULL) at its end, in place of what there is of its name: getenv finds the first. list NULL: it
- * cannot be read, or no memory. Either way free_texts. */
+/* Reads the texts of a file of /proc, each ended by a zero byte, as the list that execve takes. more: NULL, or a
+ * variable "NAME=VALUE" that is put at the end. It replaces variables of its name, since getenv finds the first. list
+ * NULL: the file cannot be read, or memory is out. Caller: free_texts in any case. */
 static texts read_texts(const char *path, const char *more) {
     size_t name = more ? strcspn(more, "=") + 1 : 0;
     FILE *file = fopen(path, "re");
@@ -36,7 +36,7 @@ static void free_texts(texts *read) {
     clq_free(read->list);
 }
 
-/* variable: of the new environment; NULL: none. */
+/* variable: put into the new environment; NULL: none. */
 static clq_status restart(clq_status status, const char *how, const char *variable) {
     clq_error error;
     char program[4096];
@@ -56,11 +56,11 @@ static clq_status restart(clq_status status, const char *how, const char *variab
 }
 
 clq_status clq_restart_with_all_drivers(clq_status status) {
-    /* so that the new one does not come here again */
+    /* the variable keeps the new program from coming here again */
     return restart(status, "with all drivers", "CLIQUE_ALL_DRIVERS=1");
 }
 
-/* A driver's threads end by execve as by _exit. */
+/* execve ends a driver's threads, as _exit does. */
 void clq_end_if_stuck(clq_system *system, bool begun, clq_status status) {
     bool noted;
     clq_system_close_tested(system);

@@ -24,7 +24,7 @@ static clq_status note_column(json_t *columns, const char *outer, const char *na
     return failed ? clq_fail_memory("reading rows") : CLQ_OK;
 }
 
-/* Bounds the columns of a table: objects could have different members each. */
+/* Limits the columns of a table: every object could have other members. */
 static clq_status note_columns(json_t *columns, json_t *object) {
     const char *name, *inner_name;
     json_t *value, *inner;
@@ -37,7 +37,7 @@ static clq_status note_columns(json_t *columns, json_t *object) {
     return CLQ_OK;
 }
 
-/* An array that becomes a table; what: "row". */
+/* Checks an array that becomes a table. what: its entries' name in messages, as "row". */
 static clq_status check_table(const char *path, const char *what, json_t *array) {
     json_t *columns = json_object(), *object;
     clq_status status = columns ? CLQ_OK : clq_fail_memory("reading rows");
@@ -53,7 +53,7 @@ static clq_status check_table(const char *path, const char *what, json_t *array)
     return status;
 }
 
-/* The members beside the rows become a table as well. */
+/* Checks the members beside the rows, which become a table as well. */
 static clq_status check_members(const char *path, json_t *document) {
     json_t *columns = json_object();
     clq_status status = columns ? note_columns(columns, document) : clq_fail_memory("reading rows");
@@ -61,7 +61,7 @@ static clq_status check_members(const char *path, json_t *document) {
     return status == CLQ_OK ? CLQ_OK : clq_fail_within(status, "%s: the members beside its rows", path);
 }
 
-/* What clique why --json printed, as a result: its predictions are rows. */
+/* Turns what clique why --json printed into a result whose rows are the predictions. */
 static clq_status adopt_predictions(const char *path, json_t *document) {
     json_t *rows = json_array(), *prediction, *of = json_object();
     json_t *model = json_object_get(document, "model"), *batch = json_object_get(document, "global_batch");
@@ -146,14 +146,15 @@ const clq_unit *clq_unit_of(const char *name, size_t length) {
 }
 
 clq_column_kind clq_column_kind_of(const char *name) {
-    /* What a row was held against, and what is only a part of what it took. */
+    /* What a row was compared with, and what is only a part of its time. */
     if (strncmp(name, "limit", 5) == 0 || strncmp(name, "peer_", 5) == 0 || strncmp(name, "comm_", 5) == 0)
         return CLQ_COLUMN_OTHER;
     const clq_unit *unit = clq_unit_of(name, strlen(name));
     return unit ? unit->kind : CLQ_COLUMN_OTHER;
 }
 
-/* A measurement, whatever its unit; 0 for what cannot be one. Quotients of two never overflow. */
+/* The value as a measurement, whatever its unit; 0: it cannot be one. The bounds keep the quotient of two measurements
+ * from overflowing. */
 static double sane(const json_t *value) {
     double number = json_number_value(value);
     return number > 1e-30 && number < 1e30 ? number : 0.0;
@@ -181,7 +182,7 @@ json_t *clq_row_key(json_t *row) {
 
 /* ---- speed ------------------------------------------------------------------------------------------------------- */
 
-/* A number that may be missing or null; 0 then, and for what cannot be a speed. */
+/* Reads a number. It is 0 if it is missing, null, or cannot be a speed. */
 static clq_status read_number(const json_t *value, const char *where, const char *name, double *out) {
     if (value && !json_is_null(value) && !json_is_number(value))
         return clq_fail(CLQ_ERROR_FORMAT, "%s: '%s' is not a number", where, name);
@@ -189,7 +190,7 @@ static clq_status read_number(const json_t *value, const char *where, const char
     return CLQ_OK;
 }
 
-/* A speed is {"min", "p50", "p99"}, or a number with, perhaps, NAME_least and NAME_most beside it. */
+/* A speed is {"min", "p50", "p99"}, or a number that may have NAME_least and NAME_most beside it. */
 static clq_status read_speed(json_t *row, const char *name, const json_t *value, const char *where, clq_speed *out) {
     clq_speed speed = {.column = name, .is_time = clq_column_kind_of(name) == CLQ_COLUMN_TIME};
     double low, high;
@@ -212,7 +213,7 @@ static clq_status read_speed(json_t *row, const char *name, const json_t *value,
     return CLQ_OK;
 }
 
-/* Smaller is better; a speed with a spread goes before all without. */
+/* The smallest rank is the best. A speed with a spread goes before all without. */
 static int rank_of(const char *name, const clq_speed *speed) {
     int rank = strcmp(name, "ratio") == 0          ? 0
                : strcmp(name, "images_per_s") == 0 ? 1
@@ -241,7 +242,7 @@ clq_status clq_row_speed(json_t *row, const char *where, clq_speed *out) {
 
 /* ---- text -------------------------------------------------------------------------------------------------------- */
 
-/* Digits before the point are worth more than an exponent, up to a width. */
+/* Whether all digits before the point are printed, which people prefer to an exponent, up to a width. */
 static bool is_short(double value) { return fabs(value) >= 9999.5 && fabs(value) < 1e12; }
 
 static void add_compact(const json_t *value, clq_text *text) {

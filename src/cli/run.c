@@ -1,12 +1,12 @@
 /* One run of clique launch: the launcher is its child from the start to the end.
  *
- * Ranks of `clique train` say on stderr, in lines of their own that go no further, when they have come together and
- * why they end. If one fails, its launcher ends the others: as soon as it can, which is never if a host is cut off. So
- * from the first such line on the launcher has some seconds to end, then gets SIGTERM, then SIGKILL. Of other programs
- * nothing is known before their launcher ends.
+ * Ranks of `clique train` report on stderr when they have come together and why they end, in lines of their own that
+ * are not passed on. If a rank fails, its launcher ends the others as soon as it can, which is never if a host is cut
+ * off. So from the first report of an end on, the launcher has some seconds to end; then it gets SIGTERM, then SIGKILL.
+ * Nothing is known of other programs before their launcher ends.
  *
- * Nothing here may wait for the reader of stdout: signals have to be passed on, and a launcher has to be ended. So what
- * the launcher writes is read only if it can be passed on. */
+ * Nothing here may wait for the reader of stdout: signals have to be passed on, and a launcher has to be ended. So this
+ * process reads the launcher's output only if it can pass the output on. */
 #define _GNU_SOURCE /* memmem; NOLINT(bugprone-reserved-identifier) */
 #include "cli/interrupt.h"
 #include "cli/launch.h"
@@ -22,16 +22,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A pipe that can be written to takes PIPE_BUF bytes at once. */
+/* If poll finds that a pipe can be written to, the pipe takes PIPE_BUF bytes at once. */
 enum { LOOK_MS = 100, LINE_BYTES = PIPE_BUF, STREAMS = 2 };
 static const double opens_most_s = 60, ends_most_s = 5, leaves_most_s = 10, reach_most_s = 3;
 
-/* What the launcher writes: its own, and that of all ranks. */
+/* A stream that the launcher writes: its own output, and that of all ranks. */
 typedef struct stream {
-    int fd; /* -1: it is over */
+    int fd; /* -1: the stream has ended */
     FILE *to;
     bool is_within; /* the beginning of the line has been passed on */
-    size_t length;  /* of the line that is not complete yet */
+    size_t length;  /* bytes in `line`, which is not complete yet */
     char line[LINE_BYTES];
 } stream;
 
@@ -40,20 +40,20 @@ typedef struct run {
     clq_mpirun_end *end;
     pid_t pid;
     stream streams[STREAMS]; /* stdout and stderr */
-    char marker[64];         /* what lines of ranks to us begin with */
+    char marker[64];         /* how the reports of ranks begin */
     bool joined;             /* the ranks have come together */
-    bool join_timed_out;     /* they did not */
+    bool join_timed_out;     /* they did not come together in time */
     bool rank0_succeeded;
     int output_error; /* errno of a stdout that cannot be written; 0: it can */
-    unsigned signals; /* that were passed on */
-    int next_signal;  /* for the launcher, at `signal_at`; 0: none any more */
-    double signal_at; /* 0: it is not to end yet */
+    unsigned signals; /* how many were passed on */
+    int next_signal;  /* the next one for the launcher, at `signal_at`; 0: there is none left */
+    double signal_at; /* 0: the launcher is not to end yet */
 } run;
 
 /* ---- what ranks say ---- */
 
-/* report: "open", or "end CODE", or "end CODE lost RANK". Only rank 0 says that it ended well. From the first that has
- * ended on the others are to end, too. Codes of an interruption are not taken from ranks: a launcher interrupts those
+/* report: "open", or "end CODE", or "end CODE lost RANK". Only rank 0 reports that it ended well. Once a rank has
+ * ended, the others are to end, too. A rank's exit code of an interruption is ignored: a launcher interrupts the ranks
  * that are left. */
 static void take_report(run *r, const char *report) {
     unsigned code = 0, rank = 0;
@@ -68,8 +68,9 @@ static void take_report(run *r, const char *report) {
     if (r->signal_at == 0) r->signal_at = clq_now() + (failed ? ends_most_s : leaves_most_s);
 }
 
-/* On stderr, output of several ranks may meet in a line: what is in front of a report is not ours. On stdout, which is
- * one rank's, MPICH's launcher tells how a run failed, from a line of equals signs on: that is for people. */
+/* On stderr, the output of several ranks may meet in one line: what stands before a report is passed on. On stdout,
+ * which belongs to one rank, MPICH's launcher tells how a run failed, from a line of equals signs on. That is for
+ * people, so it goes to stderr. */
 static void take_line(run *r, stream *s, const char *line, size_t length) {
     static const char banner[] = "================================================================";
     const bool may_report = r->launch->is_train && s == &r->streams[1];
@@ -86,7 +87,7 @@ static void take_rest(run *r, stream *s) {
     s->length = 0;
 }
 
-/* Whether its reader takes more, or will never take anything. */
+/* Whether a write would not wait: the reader takes more, or has gone. */
 static bool can_write(FILE *to, int wait_ms) {
     struct pollfd ready = {.fd = fileno(to), .events = POLLOUT};
     return poll(&ready, 1, wait_ms) > 0;
@@ -98,7 +99,7 @@ static void flush(run *r, const stream *s) {
         r->output_error = errno ? errno : EIO;
 }
 
-/* Passes on what has come. False: nothing was read now, or there is no more (then the stream is closed). */
+/* Reads what has come and passes it on. False: nothing was there to read, or the stream has ended and is now closed. */
 static bool read_output(run *r, stream *s) {
     const ssize_t got = s->fd < 0 ? -1 : read(s->fd, s->line + s->length, sizeof s->line - 1 - s->length);
     if (got == 0) {
@@ -115,7 +116,7 @@ static bool read_output(run *r, stream *s) {
         s->length -= length;
     }
     memmove(s->line, line, s->length + 1);
-    const bool is_progress = s == &r->streams[0] && (s->is_within || s->line[0] != '='); /* without an end of line */
+    const bool is_progress = s == &r->streams[0] && (s->is_within || s->line[0] != '='); /* which has no end of line */
     if (is_progress || s->length == sizeof s->line - 1) take_rest(r, s);
     flush(r, s);
     return true;
@@ -125,14 +126,14 @@ static bool read_output(run *r, stream *s) {
 
 static void exec_launcher(char **words, char **variables, const int writes[STREAMS]) {
     const int nowhere = open("/dev/null", O_RDONLY);
-    (void)setpgid(0, 0); /* a terminal's Ctrl-C is for the parent */
+    (void)setpgid(0, 0); /* a terminal's Ctrl-C goes to the parent alone */
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
     (void)dup2(nowhere, STDIN_FILENO);
     (void)dup2(writes[0], STDOUT_FILENO);
     (void)dup2(writes[1], STDERR_FILENO);
     clq_interrupts_ignore_again();
     clq_interrupts_unblock_pipe();
-    unsetenv("TF_CONFIG"); /* which is about this run's hosts at its beginning */
+    unsetenv("TF_CONFIG"); /* it is about the hosts at the run's beginning, and some may have been removed */
     for (char **variable = variables; variable && *variable; variable++) (void)putenv(*variable);
     execvp(words[0], words);
     dprintf(STDERR_FILENO, "clique: error: cannot run %s: %s\n", words[0], strerror(errno));
@@ -169,8 +170,8 @@ static void end_now(run *r) {
     r->signal_at = clq_now();
 }
 
-/* To the ranks of the first host: if one is told to stop, all stop behind the same update. Launchers would end all by
- * force a second after such a signal, and no checkpoint would be written. */
+/* Signals the ranks of the first host: if one rank is told to stop, all stop after the same update. The launcher gets
+ * no such signal: it would end all ranks by force a second later, before a checkpoint is written. */
 static void stop_ranks(run *r, int signal_number) {
     clq_answer answer;
     if (clq_hosts_signal(r->launch, signal_number, 1, reach_most_s, &answer) != CLQ_OK || !answer.found) end_now(r);
@@ -186,7 +187,7 @@ static void pass_signal(run *r) {
         end_now(r);
 }
 
-/* Nobody reads what the run prints: it ends in order, as by a signal. */
+/* Nobody reads what the run prints, so the run ends in order, as by a signal. */
 static void end_without_output(run *r) {
     r->end->unwritable = true;
     stop_ranks(r, SIGTERM);
@@ -206,8 +207,9 @@ static void look_at_clock(run *r, double started) {
     r->signal_at = now + ends_most_s;
 }
 
-/* What a launcher that failed or was killed has left on this machine: agents that wait for a host which is cut off, and
- * ranks. They have become children of this process. What a run that ended well has left was meant to stay. */
+/* Kills what a launcher that failed or was killed has left on this machine: ranks, and agents that wait for a host
+ * which is cut off. They have become children of this process. Not called after a run that ended well: what such a run
+ * leaves was meant to stay. */
 static void end_orphans(void) {
     char path[64];
     snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
@@ -221,10 +223,10 @@ static void end_orphans(void) {
     }
 }
 
-/* how: of waitpid. */
+/* how: the status from waitpid. */
 static int exit_code(int how) { return WIFEXITED(how) ? WEXITSTATUS(how) : 128 + WTERMSIG(how); }
 
-/* The code by docs/contract.md. how: of waitpid. */
+/* Finds the exit code by docs/contract.md. how: the status from waitpid. */
 static void judge(run *r, int how) {
     const int code = exit_code(how);
     const bool is_signal = code == 130 || code == 143;
@@ -254,7 +256,7 @@ static void judge(run *r, int how) {
     }
 }
 
-/* Until a stream can be read and passed on, or for LOOK_MS. */
+/* Waits until a stream can be read and passed on, but at most LOOK_MS. */
 static void wait_for_output(const run *r) {
     struct pollfd ready[2 * STREAMS];
     for (size_t i = 0; i < STREAMS; i++) {
@@ -266,7 +268,7 @@ static void wait_for_output(const run *r) {
     (void)poll(ready, 2 * STREAMS, LOOK_MS);
 }
 
-/* What is left when the launcher has ended. A reader that takes nothing is waited for until a signal comes. */
+/* Passes on what is left when the launcher has ended. Waits for a reader that takes nothing until a signal comes. */
 static void read_rest(run *r, stream *s) {
     while (s->fd >= 0) {
         const bool can = can_write(s->to, LOOK_MS);
@@ -278,7 +280,7 @@ static void read_rest(run *r, stream *s) {
     s->fd = -1;
 }
 
-/* Until the launcher has ended. how: of waitpid. */
+/* Passes output on and watches the clock until the launcher has ended. how: the status from waitpid. */
 static void watch(run *r, double started, int *how) {
     do {
         wait_for_output(r);

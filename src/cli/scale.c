@@ -6,19 +6,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of what is not asked for: 10 Gbit/s Ethernet, and PCIe. Messages between machines as Open MPI sends them between
- * hosts. The time of the processors for a message is assumed: beside such links it is small. */
+/* The values of options that are not given: 10 Gbit/s Ethernet between machines, and PCIe within one. Messages between
+ * machines are as Open MPI sends them between hosts. The processors' time for a message is assumed: it is small beside
+ * such links. */
 static const double link_gbps = 1.25, latency_us = 50, device_link_gbps = 10, device_latency_us = 10;
 static const double message_s = 10e-6;
 static const size_t message_bytes = (size_t)60 << 10, device_message_bytes = (size_t)256 << 10;
-/* Twice as many machines pay if they make at least half of what they add. */
+/* Twice as many machines pay if the added machines make at least half of what they could. */
 static const double pays_least = 1.5;
 
 enum { ROWS_MOST = 24 };
 
 typedef struct row {
     unsigned machines;
-    double gain; /* over the row before; NaN: it is the first */
+    double gain; /* the rate over that of the row before; NaN: it is the first row */
     clq_scale_result best, usual;
 } row;
 
@@ -29,7 +30,7 @@ typedef struct answer {
     char name[CLQ_LAYER_NAME_MAX];
     double batch; /* of one device */
     bool is_measured;
-    clq_doubt doubt; /* if it is */
+    clq_doubt doubt; /* of the measurement, if is_measured */
     row rows[ROWS_MOST];
     size_t count;
     unsigned pays_to;
@@ -55,7 +56,7 @@ static clq_status take_links(const clq_options *o, clq_scale_task *task) {
     return CLQ_OK;
 }
 
-/* Numbers between commas; at most `most`, at least `least` of them. */
+/* Takes numbers between commas: at least `least` and at most `most` of them. */
 static bool take_numbers(const char *text, double *out, size_t least, size_t most, size_t *count) {
     char part[64];
     *count = 0;
@@ -143,7 +144,7 @@ static clq_status take_model(const clq_model *model, answer *a) {
     return CLQ_OK;
 }
 
-/* A step on the first device, which trains alone. */
+/* Measures a step on the first device, which trains alone. */
 static clq_status probe(clq_setup *s, const clq_options *o, answer *a, clq_probes *probes) {
     clq_trainer_config config;
     s->devices.count = 1;
@@ -194,14 +195,14 @@ static double rate_of(const answer *a, const row *r) {
     return a->batch * r->machines * a->task.devices / r->best.step_s;
 }
 
-/* 1, 2, 4, … and the number itself. */
+/* Simulates 1, 2, 4, … machines, and at last `machines` itself. */
 static clq_status simulate(answer *a, unsigned machines, size_t usual_bytes) {
     a->pays_to = 1;
     for (unsigned n = 1;; n = CLQ_MIN(2 * n, machines)) {
         row *r = &a->rows[a->count++];
         CLQ_TRY(add_row(a, n, usual_bytes, r));
         r->gain = a->count > 1 ? rate_of(a, r) / rate_of(a, r - 1) : (double)NAN;
-        /* The last row may be less than a doubling, of which less is expected. */
+        /* The last row may be less than a doubling: then less is expected of it. */
         const double least = a->count > 1 ? 1 + (pays_least - 1) * ((double)n / r[-1].machines - 1) : 0;
         if (a->count > 1 && a->pays_to == r[-1].machines && r->gain >= least) a->pays_to = n;
         if (n == machines) return CLQ_OK;

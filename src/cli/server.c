@@ -18,7 +18,7 @@ static clq_status look(clq_trainer *trainer, server *out) {
                           : CLQ_ERROR_MEMORY;
 }
 
-/* The least staleness that so large a part of the updates do not exceed. */
+/* The least staleness that this part of the updates does not exceed. */
 static size_t quantile(const server *s, double part) {
     uint64_t sum = 0, below = 0;
     for (size_t i = 0; i < s->bounds; i++) sum += s->staleness[i];

@@ -1,11 +1,11 @@
-/* The steps that several commands share: model, devices, data, trainer; talking. */
+/* The steps that several commands share: setting up model, devices, data and trainer, and printing. */
 #include "cli/cli.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { TRACE_STEPS = 200 }; /* train's --help tells */
+enum { TRACE_STEPS = 200 }; /* train's --help names this number, too */
 
 void clq_setup_close_trainer(clq_setup *setup) {
     clq_trainer_destroy(setup->trainer);
@@ -29,7 +29,7 @@ void clq_setup_release(clq_setup *setup) {
 
 /* ---- the model ---- */
 
-/* "N", every open size, or "SHAPE,SHAPE". */
+/* "N" is for every open size; "SHAPE,SHAPE" has a shape for each input. */
 static bool parse_sizes(char *text, clq_shape shapes[CLQ_MODEL_INPUTS_MAX], clq_keras_sizes *out) {
     uint64_t open;
     *out = (clq_keras_sizes){.shapes = shapes};
@@ -117,7 +117,7 @@ clq_status clq_setup_devices(clq_setup *setup, const clq_options *options) {
     return CLQ_OK;
 }
 
-/* As the model gets the samples, so is it to give them. */
+/* Makes the samples the labels, if --labels asks for it: scaled as the model gets them. */
 static clq_status label(const clq_setup *setup, const clq_options *options, clq_dataset *data) {
     static const char *const words[] = {"data", "samples", NULL};
     float factor = 1;
@@ -148,7 +148,7 @@ clq_status clq_setup_data(const clq_setup *setup, const clq_options *options, co
 }
 
 clq_status clq_setup_shuffle(const clq_options *o, clq_dataset *data) {
-    uint64_t buffer = SIZE_MAX; /* the whole set: of processes with sets of unlike lengths the same */
+    uint64_t buffer = SIZE_MAX; /* the whole set: the same for processes whose sets differ in length */
     if (o->shuffle && strcmp(o->shuffle, "off") == 0)
         buffer = 0;
     else if (o->shuffle && !clq_parse_u64(o->shuffle, 1, SIZE_MAX, &buffer))
@@ -173,8 +173,8 @@ clq_status clq_setup_config(clq_setup *setup, const clq_options *options, clq_dt
     return CLQ_OK;
 }
 
-/* The message already says what needs how much; where batches were counted, as `--recompute auto` does, also which of
- * them fits. */
+/* The message already says what needs how much memory. If several batches were tried, as --recompute auto does, the
+ * message also says which batch fits. */
 static clq_status advise_memory(const clq_options *options, bool inference_only, clq_status status) {
     const bool may_recompute = !inference_only && strcmp(options->recompute, "off") == 0;
     clq_error error;
@@ -210,7 +210,8 @@ static clq_status print_document(json_t *document, size_t flags) {
     char *text = document ? clq_json_dumps(document, JSON_REAL_PRECISION(17) | flags) : NULL;
     json_decref(document);
     if (!text) return clq_fail_memory("building the JSON output");
-    /* Control characters that JSON lets stand, DEL and C1, stand in strings, where an escape means the same. */
+    /* JSON lets the control characters DEL and C1 stand unescaped. They only occur in strings, where an escape means
+     * the same. */
     for (const char *c = text; *c; c++) {
         if (c[0] == '\xc2' && (unsigned char)c[1] < 0xa0)
             printf("\\u%04x", (unsigned)(unsigned char)*++c);

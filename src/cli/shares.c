@@ -1,10 +1,10 @@
-/* Launches of a step as tables with a bar for each one's share, the longest first. */
+/* The launches of a step as tables, with a bar for the share of each, the largest share first. */
 #include "cli/html.h"
 #include "cli/results.h"
 
 #include <stdlib.h>
 
-/* What a bar cannot show is told in one line below; the table of all rows has each. */
+/* Shares that a bar cannot show are summed up in one line below; the table of all rows has each of them. */
 static const double share_least = 0.005;
 
 enum { TABLES_MAX = 24 };

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Layers of a stage, each once: the name of the i-th, or NULL. */
+/* The name of the i-th layer of a stage, each layer counted once; NULL: there are fewer. */
 static const char *layer_of(const clq_model *model, const clq_stage *stage, size_t i) {
     for (uint32_t id = stage->before.at; id < stage->after.at; id++) {
         uint32_t earlier = stage->before.at;

@@ -1,10 +1,11 @@
-/* Topics that tables of names make: each name, and the keys that it takes; and the words that complete an option. */
+/* Topics that are made from tables of names: each name, and the keys that it takes. Also the words that complete an
+ * option. */
 #include "cli/topics.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* "lr=0.001" and what it may be. */
+/* Adds a key as "lr=0.001", and the values that it may have. */
 static void add_key(const clq_option *key, clq_text *to) {
     char form[64], range[80];
     clq_option_range(key, range);
@@ -15,7 +16,7 @@ static void add_key(const clq_option *key, clq_text *to) {
     clq_help_entry(form, range, to);
 }
 
-/* Options that are of some strategies alone, one of which it is. */
+/* Adds the options that only some strategies have, if this strategy is one of them. */
 static void add_own_options(size_t strategy, clq_text *to) {
     const clq_setting *row;
     for (size_t i = 0; (row = clq_setting_row(i)) != NULL; i++) {
@@ -46,7 +47,7 @@ static void add_listing(const clq_listing *listing, clq_text *to) {
 static const struct {
     const char *option, *example;
     const clq_listing *listing;
-    const char *note; /* behind the listing; NULL: none */
+    const char *note; /* printed after the listing; NULL: none */
 } listed[] = {
     {"model", "gpt:layers=2,width=64", &clq_listed_models,
      "classes and input are those of the data unless they are given, and other keys without a default are chosen by "
@@ -86,7 +87,8 @@ static void add_listed(const clq_listing *listing, clq_text *to) {
     }
 }
 
-/* Those of "equal|auto|W,W,…" that are written as they stand: lower-case letters, digits and '-'. */
+/* Adds the alternatives of "equal|auto|W,W,…" that are written as they stand: they consist of lower-case letters,
+ * digits, '-' and ':'. */
 static void add_alternatives(const char *value, clq_text *to) {
     for (const char *at = value;; at++) {
         const size_t length = strcspn(at, "|");
@@ -99,8 +101,8 @@ static void add_alternatives(const char *value, clq_text *to) {
     }
 }
 
-/* The setting that an option with a name is of: those of the table have groups. Two of one name differ in what they
- * say. */
+/* The setting of an option that has a name; NULL: it is not in the table of settings, whose options all have groups.
+ * Two settings of one name differ in their help. */
 static const clq_setting *setting_of(const clq_argument *option) {
     const clq_setting *row;
     for (size_t i = 0; option->group && (row = clq_setting_row(i)) != NULL; i++)
@@ -111,7 +113,7 @@ static const clq_setting *setting_of(const clq_argument *option) {
 /* Words that are in no listing. */
 static const struct {
     const char *option;
-    const char *const *words; /* NULL behind the last */
+    const char *const *words; /* NULL after the last one */
 } fixed[] = {{"devices", clq_spec_words}, {"data", clq_dataset_names}};
 
 void clq_option_words(const clq_argument *option, clq_text *to) {

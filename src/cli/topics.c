@@ -44,7 +44,7 @@ clq_status clq_topics_overview(clq_text *to) {
 
 /* ---- options ---- */
 
-/* What an option has more than its form and its help, which names the default: a line each. */
+/* The lines on an option that follow its form and its help, which names the default. */
 enum { RANGE, WORDS, COMMANDS, STRATEGIES, GROUP, FIELDS };
 static const char *const field_names[FIELDS] = {"Range:", "Words:", "Commands:", "Strategies:", "Group:"};
 
@@ -67,7 +67,7 @@ static void name_strategies(unsigned strategies, clq_text *to) {
         if (strategies & (1u << i)) clq_text_add(to, "%s%s", to->length ? ", " : "", name);
 }
 
-/* row NULL: it is of one command, which has options of its own. */
+/* row NULL: the option is of `command` alone, which has options of its own. */
 static void add_argument(const clq_argument *option, const clq_setting *row, const char *command, clq_text *to) {
     clq_text form = {0}, fields[FIELDS] = {{0}};
     clq_help_form(option, &form);
@@ -92,7 +92,7 @@ static void add_argument(const clq_argument *option, const clq_setting *row, con
     }
 }
 
-/* All options of a name; false: there is none. A letter is no name. */
+/* Adds all options of a name; false: there is none. A letter is no name. */
 static bool add_named(const char *name, clq_text *to) {
     bool any = false;
     const clq_setting *row;
@@ -156,7 +156,7 @@ clq_status clq_topics_refuse(const char *word) {
     return clq_nearest_fail(&nearest, "unknown command '%s': clique --help lists them", word);
 }
 
-/* Of an option without its dashes. */
+/* The word of an option without its dashes. */
 static const char *bare(const char *word) { return strncmp(word, "--", 2) == 0 ? word + 2 : word; }
 
 static clq_status refuse(const char *word) {
@@ -204,7 +204,7 @@ clq_status clq_command_help(int argc, char **argv) {
     clq_text text = {0};
     if (argc > 2) return clq_fail(CLQ_ERROR_ARGUMENT, "unexpected argument '%s': clique help takes one word", argv[2]);
     const clq_subcommand *command = argc == 2 ? clq_subcommand_find(argv[1]) : NULL;
-    if (command && !command->about) { /* another program's */
+    if (command && !command->about) { /* another program has its help */
         char help[] = "--help", *words[] = {argv[1], help, NULL};
         return command->run(2, words);
     }

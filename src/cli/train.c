@@ -11,42 +11,42 @@
 #include <time.h>
 #include <unistd.h>
 
-/* STEPS_TIMED: the last ones, for their percentiles. */
+/* STEPS_TIMED: how many of the last steps count for the percentiles of step times. */
 enum { STEPS_TIMED = 4096 };
 
-/* A part of the data, which a thread reads while devices are opened. */
+/* A part of the data that a thread reads while devices are opened. */
 typedef struct reading {
     const clq_setup *setup;
     const clq_options *options;
     const char *part;
     clq_thread *thread;
-    clq_dataset *data; /* NULL where it failed */
+    clq_dataset *data; /* NULL: reading failed; `error` says why */
     clq_error error;
 } reading;
 
 typedef struct training {
     const clq_options *options;
     clq_setup *setup;
-    reading train, test; /* until the sets are there */
+    reading train, test; /* until open_data takes the data sets */
     FILE *log;           /* NULL: no log */
-    bool log_begun;      /* lines of an earlier training are gone */
+    bool log_begun;      /* the lines of an earlier training were removed */
     FILE *talk;
     bool terminal;      /* a progress line may be redrawn */
-    size_t line_length; /* of the progress line on the screen */
+    size_t line_length; /* length of the progress line on the screen */
     uint64_t epoch;
     double first_step_s;
-    double trained_s, input_s; /* in epochs that have ended; of these, waiting for data */
-    clq_toll begun;            /* after the first step, */
-    clq_cores_used cores;      /* and what the cores had done until then, */
-    double begun_samples;      /* and the samples of the epoch */
+    double trained_s, input_s; /* in epochs that have ended; input_s: of this, waiting for data */
+    clq_toll begun;            /* the toll after the first step */
+    clq_cores_used cores;      /* what the cores had done until then */
+    double begun_samples;      /* samples of the epoch until then */
     float *step_s;
     clq_epoch_info *epochs;
     size_t epoch_count;
-    json_t *matrices;   /* of --json, by epoch: those of training and test */
-    size_t shares_told; /* changes of them */
+    json_t *matrices;   /* for --json, by epoch: those of training and test */
+    size_t shares_told; /* how many changes of shares were printed */
     clq_fit_callbacks callbacks;
     clq_checkpoints *checkpoints;
-    uint64_t resumed; /* the update that the training goes on from; 0: none */
+    uint64_t resumed; /* the update from which the training resumes; 0: it is new */
 } training;
 
 /* ---- the log: a line of JSON for each update ---- */
@@ -55,8 +55,8 @@ static clq_status fail_log(const training *t) {
     return clq_fail(CLQ_ERROR_WRITE, "--log %s: %s", t->options->log, strerror(errno));
 }
 
-/* A key that holds the name of a layer is UTF-8 without control characters. JSON has no NaN and no infinity: null says
- * that there was no number. */
+/* A key may hold the name of a layer, which is UTF-8 without control characters: only quotation marks and backslashes
+ * need an escape. JSON has no NaN and no infinity: null stands for them. */
 static void log_number(FILE *file, const char *key, double value) {
     putc('"', file);
     for (; *key; key++) {
@@ -69,17 +69,18 @@ static void log_number(FILE *file, const char *key, double value) {
         fprintf(file, "\": null, ");
 }
 
-/* An earlier log is emptied, or cut behind the step that this training goes on from, when there is a line to write. */
+/* Prepares the log when its first line is to be written: empties an earlier log, or cuts it after the step from which
+ * this training resumes. */
 static clq_status begin_log(training *t) {
     if (t->log_begun) return CLQ_OK;
     t->log_begun = true;
     return clq_cli_checkpoints_log(t->options->log, t->resumed, t->log);
 }
 
-/* With several outputs the metrics, too. */
+/* Logs the metrics, too, if the model has several outputs. */
 static clq_status log_step(void *context, const clq_step_info *info) {
     training *t = context;
-    if (!t->log) return CLQ_OK; /* of several processes rank 0 has it */
+    if (!t->log) return CLQ_OK; /* if there are several processes, rank 0 has the log */
     CLQ_TRY(begin_log(t));
     fprintf(t->log, "{\"step\": %llu, \"epoch\": %llu, ", (unsigned long long)info->step, (unsigned long long)t->epoch);
     log_number(t->log, "loss", info->loss);
@@ -93,14 +94,14 @@ static clq_status log_step(void *context, const clq_step_info *info) {
     return ferror(t->log) ? fail_log(t) : CLQ_OK;
 }
 
-/* What is there and no file: a pipe, a device. */
+/* Whether the path exists and is no regular file: a pipe or a device. */
 static bool is_stream(const char *path) {
     struct stat info;
     return path && stat(path, &info) == 0 && !S_ISREG(info.st_mode);
 }
 
-/* Its lines stay as they are. A pipe is opened for writing alone: whoever holds its reading end, too, waits for ever
- * once it is full, and never learns that its reader has gone. */
+/* Leaves the lines of an earlier log as they are. Opens a pipe for writing only: a process that also holds the reading
+ * end waits for ever once the pipe is full, and never learns that the pipe's reader has gone. */
 static clq_status open_log(training *t) {
     if (!t->options->log || t->setup->is_silent) return CLQ_OK;
     const bool stream = is_stream(t->options->log);
@@ -112,7 +113,7 @@ static clq_status open_log(training *t) {
     return status;
 }
 
-/* Tells of a write that failed on the way, too. */
+/* Also reports a write that failed earlier. */
 static clq_status close_log(training *t) {
     if (!t->log) return CLQ_OK;
     bool failed = ferror(t->log) != 0;
@@ -128,7 +129,7 @@ static void clear_line(training *t) {
     t->line_length = 0;
 }
 
-/* Shares that were changed since they were told last. How they began is in the introduction. */
+/* Prints the shares that were changed since the last call. The introduction has told how they began. */
 static void tell_shares(training *t) {
     const clq_trainer *trainer = t->setup->trainer;
     for (; t->shares_told < clq_trainer_share_changes(trainer); t->shares_told++) {
@@ -144,7 +145,8 @@ static void tell_shares(training *t) {
     }
 }
 
-/* What remains of the epoch, or of its test. With several outputs without their values: the line is to fit a screen. */
+/* What remains of the epoch, or of its test. If the model has several outputs, leaves out the metrics, so that the line
+ * fits a screen. */
 static void describe_progress(const training *t, const clq_progress *p, char *text, size_t bytes) {
     int length =
         snprintf(text, bytes, "epoch %llu/%llu  ", (unsigned long long)p->epoch + 1, (unsigned long long)p->epochs);
@@ -163,7 +165,8 @@ static void describe_progress(const training *t, const clq_progress *p, char *te
                100.0 * (double)p->batch / (double)p->batches, rate, p->totals.loss, metrics, left);
 }
 
-/* /proc/self/stat gives the process's start in clock ticks since boot; elsewhere the time since the first call. */
+/* /proc/self/stat gives the process's start in clock ticks since boot. Without that file: the time since the first
+ * call. */
 static double seconds_since_process_start(void) {
     static double first_call = 0.0;
     if (first_call == 0.0) first_call = clq_now();
@@ -196,7 +199,7 @@ static clq_status show_progress(void *context, const clq_progress *p) {
     tell_shares(t);
     if (clq_interrupted())
         return clq_fail(CLQ_ERROR_INTERRUPTED, "interrupted after step %llu", (unsigned long long)p->step);
-    if (t->log && fflush(t->log) != 0) return fail_log(t); /* for who reads along */
+    if (t->log && fflush(t->log) != 0) return fail_log(t); /* for a reader that follows the log */
     if (!t->terminal) return CLQ_OK;
     char line[2 * CLQ_METRICS_TEXT];
     describe_progress(t, p, line, sizeof line);
@@ -213,7 +216,7 @@ static clq_status flush_log(void *context, uint64_t step) {
     return t->log && fflush(t->log) != 0 ? fail_log(t) : CLQ_OK;
 }
 
-/* Behind an epoch, whose matrices the trainer has until the next one. */
+/* Call it after an epoch: the trainer has the epoch's matrices until the next one. */
 static clq_status note_matrices(training *t, bool trained, bool validated) {
     const clq_trainer *trainer = t->setup->trainer;
     if (!t->options->json || clq_trainer_matrix_count(trainer) == 0) return CLQ_OK;
@@ -261,7 +264,7 @@ static clq_status start_reading(const clq_setup *setup, const clq_options *optio
     return clq_thread_start("data", read_data, out, &out->thread);
 }
 
-/* Waits. */
+/* Waits for the thread, and hands over what it read. */
 static clq_status end_reading(reading *r, clq_dataset **out) {
     clq_thread_join(r->thread);
     r->thread = NULL;
@@ -324,13 +327,13 @@ static void introduce(const training *t) {
     }
 }
 
-/* All that a process does without the others. */
+/* All that a process prepares without the others. */
 static clq_status prepare_devices(training *t) {
     static const char *const progress_words[] = {"auto", "off", NULL};
     const clq_options *o = t->options;
     size_t progress;
     CLQ_TRY(clq_find_word("--progress", o->progress, progress_words, &progress));
-    /* Better known before the training than behind it. */
+    /* Finds wrong options and files that cannot be written before the training, not after it. */
     CLQ_TRY(clq_check_init(o));
     CLQ_TRY(clq_file_writer_try("--save", o->save));
     CLQ_TRY(clq_file_writer_try("--trace", o->trace));
@@ -342,11 +345,11 @@ static clq_status prepare_devices(training *t) {
     CLQ_TRY(clq_setup_model(t->setup, o));
     if (o->save) CLQ_TRY(clq_model_check_save(t->setup->model, o->save));
     t->setup->choice.may_renew = true;
-    if (!t->setup->world) CLQ_TRY(clq_setup_recall(t->setup, o)); /* what is measured is of one process */
+    if (!t->setup->world) CLQ_TRY(clq_setup_recall(t->setup, o)); /* measurements are about a single process */
     CLQ_TRY(start_reading(t->setup, o, "train", &t->train));
     CLQ_TRY(clq_setup_devices(t->setup, o));
     CLQ_TRY(clq_setup_choose(t->setup, o, NULL));
-    /* Not sooner: while drivers are loaded the process is at its largest. */
+    /* Not sooner: the process uses the most memory while drivers are loaded. */
     return o->no_test ? CLQ_OK : start_reading(t->setup, o, "test", &t->test);
 }
 
@@ -386,7 +389,7 @@ static json_t *describe_epoch(const training *t, size_t index) {
     const clq_epoch_info *e = &t->epochs[index];
     clq_totals validation = e->validation;
     bool validated = validation.samples > 0;
-    if (!validated) validation.metrics = e->train.metrics; /* their names */
+    if (!validated) validation.metrics = e->train.metrics; /* for the names of the metrics */
     json_t *epoch = clq_json_put_measures(json_object(), "", &e->train, e->train.samples > 0);
     epoch = clq_json_put_measures(epoch, "val_", &validation, validated);
     if (t->matrices && json_object_update(epoch, json_array_get(t->matrices, index)) != 0) {
@@ -409,7 +412,7 @@ static json_t *describe_devices(const training *t) {
     return list;
 }
 
-/* From which steps on replicas had which samples of a full global batch. */
+/* Which share of a full global batch each replica had, and from which step on. */
 static json_t *describe_shares(const training *t) {
     const clq_trainer *trainer = t->setup->trainer;
     const size_t changes = clq_trainer_share_changes(trainer);
@@ -427,14 +430,14 @@ static json_t *describe_shares(const training *t) {
     return list;
 }
 
-/* 0: no epoch has ended. */
+/* NaN: no epoch has ended. */
 static double best_rate(const training *t) {
     if (t->epoch_count == 0) return (double)NAN;
     const clq_totals *best = &best_epoch(t)->train;
     return (double)best->samples / best->seconds;
 }
 
-/* The precision, and with a scaled loss its scale and the steps that were skipped, else null. */
+/* The precision. If the loss is scaled, also its scale and the number of skipped steps; otherwise null for both. */
 static json_t *put_precision(const training *t, json_t *document) {
     double scale;
     uint64_t skipped;
@@ -483,11 +486,12 @@ static clq_status print_result(training *t, const char *verdict) {
     return status;
 }
 
-/* Of an epoch's time behind the first step, by the best epoch that has enough of it; 0: none has. */
+/* The rate of the best epoch, without the time up to the first step. An epoch counts only if enough of its time is
+ * left; 0: none counts. */
 static double settled_rate(const training *t) {
     static const double least_s = 0.25;
     double best = 0;
-    if (t->first_step_s == 0) return 0; /* it had ended before: what it tells is of then */
+    if (t->first_step_s == 0) return 0; /* no step was made: the training had ended in an earlier run */
     for (size_t i = 0; i < t->epoch_count; i++) {
         const clq_totals *e = &t->epochs[i].train;
         const double seconds = e->seconds - (i == 0 ? t->begun.trained_s : 0.0),
@@ -497,7 +501,7 @@ static double settled_rate(const training *t) {
     return best;
 }
 
-/* Steps that are traced or checked take longer than what is predicted. */
+/* Notes nothing if steps are traced or checked: they take longer than what is predicted. */
 static void note_choice(const training *t) {
     const clq_options *o = t->options;
     const clq_cores_used now = clq_cores_used_now();
@@ -506,7 +510,7 @@ static void note_choice(const training *t) {
         clq_setup_note_training(t->setup, rate, clq_others_between(&t->cores, &now));
 }
 
-/* From the first step on, in which replicas wait for what others compile. */
+/* Judges the time after the first step: in the first one, replicas wait for what others compile. */
 static clq_status tell(training *t) {
     char verdict[CLQ_VERDICT_TEXT];
     const clq_toll ended = clq_toll_now(t->setup->trainer, t->trained_s, t->input_s);
@@ -516,7 +520,7 @@ static clq_status tell(training *t) {
     return clq_print(t->talk, "verdict: %s\n", verdict);
 }
 
-/* What there is so far. */
+/* Reports what there is so far. */
 static clq_status tell_interrupted(training *t, clq_status status) {
     clq_error error;
     clq_error_take(status, &error);
@@ -526,7 +530,7 @@ static clq_status tell_interrupted(training *t, clq_status status) {
     return clq_error_raise(&error);
 }
 
-/* Of the last epoch: of its test, where there is one. */
+/* Prints the matrices of the last epoch: of its test, if there was one, otherwise of its training. */
 static clq_status tell_matrices(const training *t) {
     if (t->epoch_count == 0) return CLQ_OK;
     const clq_epoch_info *last = &t->epochs[t->epoch_count - 1];
@@ -547,7 +551,7 @@ static clq_status train(training *t) {
     CLQ_TRY(prepare(t));
     introduce(t);
     if (t->setup->loaded) CLQ_TRY(clq_tell_loaded(t->setup->loaded, t->options->init, t->talk));
-    /* Until the first step was made, from which on Ctrl-C ends the run in order. */
+    /* Until the first step is made, Ctrl-C ends the process at once. After that, it ends the run in order. */
     clq_interrupts_end_at_once(t->setup->is_silent ? "" : "clique: error: interrupted before the first step\n");
     const clq_options *o = t->options;
     clq_fit_config fit = {.validation = t->setup->test,
@@ -561,7 +565,7 @@ static clq_status train(training *t) {
                           .on_checkpoint = flush_log};
     clq_fit_set_length(o, &fit);
     clq_status status = clq_fit(t->setup->trainer, t->setup->train, &fit);
-    (void)clq_interrupted(); /* what follows is put in order, also behind a training that made no step */
+    (void)clq_interrupted(); /* from here on Ctrl-C no longer ends the process at once, even if no step was made */
     clear_line(t);
     tell_shares(t);
     if (status == CLQ_ERROR_INTERRUPTED && o->trace) CLQ_TRY(clq_trainer_write_trace(t->setup->trainer, o->trace));
@@ -585,8 +589,8 @@ clq_status clq_command_train(clq_setup *setup, const clq_options *options) {
     clq_status status = clq_setup_end_stores(setup, train(&t));
     clq_checkpoints_close(t.checkpoints);
     clq_fit_callbacks_close(&t.callbacks);
-    if (t.log) fclose(t.log); /* the failure that kept it open is the one to tell */
-    cancel_reading(&t.train); /* where something else failed meanwhile */
+    if (t.log) fclose(t.log); /* it is open only after a failure, which is the one to report */
+    cancel_reading(&t.train); /* the thread still reads if something else failed */
     cancel_reading(&t.test);
     json_decref(t.matrices);
     clq_free(t.step_s);

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
-/* The measured rate of arithmetic of each replica's device; NaN where there is none. */
+/* The measured rate of arithmetic of each replica's device; NaN: there is none. */
 static clq_status measure_peaks(const clq_trainer *trainer, double peaks[CLQ_REPLICAS_MAX]) {
     for (unsigned r = 0; r < clq_trainer_replicas(trainer); r++) {
         clq_queue *queue;
@@ -17,7 +17,7 @@ static clq_status measure_peaks(const clq_trainer *trainer, double peaks[CLQ_REP
     return CLQ_OK;
 }
 
-/* Of the winner; NaN where it was not measured. */
+/* The winner's GFLOP/s; NaN: it was not measured. */
 static double rate_of(const clq_tune_row *row) {
     double seconds = row->seconds[row->choice.selected];
     return row->flops > 0 ? row->flops / seconds * 1e-9 : (double)NAN;

@@ -1,4 +1,5 @@
-/* GPUs that are there and that no OpenCL driver lists: what is missing; and choosing devices, which warns of them. */
+/* GPUs that the machine has and no OpenCL driver lists: tells what is missing. Also chooses devices, and then warns of
+ * these GPUs. */
 #include "cli/cli.h"
 
 #include <string.h>

@@ -2,11 +2,12 @@
 #include "cli/cli.h"
 #include "world/world.h"
 
-static const double worth_telling = 1.05; /* of a gain */
+static const double worth_telling = 1.05; /* the least gain that the verdict tells of */
 
 static const char *machine(const clq_setup *s, const clq_verdict *v) { return clq_world_name(s->world, v->rank); }
 
-/* Of replica `replica` of process `rank`, the number among all: peers come in the order of their processes. */
+/* Names the device of v->replica on process v->rank. If there are several processes, its number counts the replicas of
+ * all: peers come in the order of their processes. */
 static void name_device(const clq_setup *s, const clq_verdict *v, clq_text *text) {
     if (!s->world) {
         clq_text_add(text, "replica %u (%s)", v->replica,
@@ -48,7 +49,7 @@ static void describe(const clq_setup *s, const clq_verdict *v, clq_text *text) {
     }
 }
 
-/* What limited the training of all processes; each calls it. */
+/* Finds what limited the training of all processes; each of them calls it. */
 static clq_status judge(const clq_setup *s, const clq_toll *begun, const clq_toll *ended, clq_verdict *out) {
     const clq_spent own = clq_why_spent(clq_trainer_replicas(s->trainer), begun, ended);
     clq_spent *all = clq_alloc(clq_world_size(s->world), sizeof *all);

@@ -1,6 +1,7 @@
-/* Hosts that were started alike wait for the one that launches. They connect to its port, and it greets each with a
- * line: who has that port without the greeting is a stranger. When the run has ended it sends each a line with the exit
- * code. Nothing that somebody sends is read. A host that is gone shows by its connection (keepalive). */
+/* All hosts are started alike; one of them launches, and the others wait for it. They connect to its port, and it
+ * greets each with a line: a process that has the port but does not greet is a stranger. When the run has ended, it
+ * sends each a line with the exit code. It reads nothing that others send. The connection shows whether a host is gone
+ * (keepalive). */
 #define _GNU_SOURCE /* accept4, POLLRDHUP; NOLINT(bugprone-reserved-identifier) */
 #include "cli/interrupt.h"
 #include "cli/launch.h"
@@ -18,16 +19,18 @@
 
 enum { QUEUE = 4096, STRANGERS_MOST = 256, OTHER_FILES = 256, SILENCE_S = 5, PROBES = 3 };
 enum { CONNECT_S = 5, LINE_BYTES = 64, LOOK_MS = 500 };
-/* Hosts started alike come some seconds apart, and the run may end at once. If one has come, the others are waited for
- * this long behind the end; if none has, perhaps none was started, and each that waits has looked this long after the
- * start. That holds for an evaluator, too, of which TF_CONFIG need say nothing on other hosts. */
+/* Hosts that are started together come some seconds apart, and the run may end at once. If one has come, the launching
+ * host waits for the others late_s after the end. If none has come, perhaps none was started: it waits until first_s
+ * after it opened its port, when each host that waits has tried to connect. That holds for an evaluator, too, which
+ * TF_CONFIG on other hosts need not name. */
 static const double late_s = 10, first_s = 4 * LOOK_MS / 1e3;
 #define GREETING "clique launch\n"
 #define LINE "clique launch ended "
 
 /* ---- the host that launches ---- */
 
-/* On all addresses: a host's own name may be one that others do not reach (127.0.1.1). -1 and errno: no. */
+/* Listens on all addresses: a host's own name may be an address that others do not reach (127.0.1.1). Failure: -1 and
+ * errno. */
 static int listen_on(int family, const char *port) {
     const struct addrinfo hints = {.ai_family = family, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
     const int on = 1, off = 0;
@@ -45,7 +48,7 @@ static int listen_on(int family, const char *port) {
     return listens ? fd : -1;
 }
 
-/* Each host that waits has a file here. */
+/* Each host that waits takes one of this process's files. */
 static void allow_files(size_t count) {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= count) return;
@@ -57,7 +60,7 @@ void clq_waiters_open(const clq_cluster *cluster, bool has_checkpoints, clq_wait
     const clq_host *own = &cluster->hosts[0];
     *out = (clq_waiters){.listener = -1, .expected = cluster->others, .opened = clq_now()};
     if (!cluster->is_tf_config || !own->port || (cluster->others == 0 && !has_checkpoints)) return;
-    out->listener = listen_on(AF_INET6, own->port); /* takes those of IPv4, too */
+    out->listener = listen_on(AF_INET6, own->port); /* takes connections of IPv4, too */
     if (out->listener < 0) out->listener = listen_on(AF_INET, own->port);
     if (out->listener < 0 && cluster->others > 0)
         clq_log(CLQ_LOG_WARNING, "cannot listen on port %s: %s; hosts that wait for this one will not learn its end",
@@ -87,7 +90,7 @@ void clq_waiters_greet(clq_waiters *w) {
     while (w->listener >= 0 && w->count < w->expected + STRANGERS_MOST) {
         const int fd = accept4(w->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0 && (errno == ECONNABORTED || errno == EINTR)) continue;
-        if (fd < 0) return; /* nobody is there, or no file is free: they stay in the queue */
+        if (fd < 0) return; /* nobody has come, or no file is free: then hosts stay in the queue */
         int *grown = clq_grow(w->links, w->count, &w->capacity, 16, sizeof *grown);
         if (grown) w->links = grown;
         if (grown && tell(fd, GREETING))
@@ -172,7 +175,7 @@ static clq_status fail_strange(const clq_host *host) {
                     host->name, host->port);
 }
 
-/* Up to the end of a line, and no further. until 0: whenever it comes. */
+/* Reads up to the end of a line, and no further. until 0: waits without a limit. */
 static clq_status take_line(const clq_host *host, int fd, double until, double wait_s, const atomic_bool *stop,
                             char line[LINE_BYTES]) {
     size_t length = 0;
@@ -184,7 +187,7 @@ static clq_status take_line(const clq_host *host, int fd, double until, double w
             return clq_fail(CLQ_ERROR_INTERRUPTED, "interrupted while waiting for the end of the run that %s launches",
                             host->name);
         if (until > 0 && clq_now() >= until) return fail_late(wait_s);
-        if (poll(&ready, 1, LOOK_MS) <= 0) continue; /* a signal in front of a call that waits would not end it */
+        if (poll(&ready, 1, LOOK_MS) <= 0) continue; /* recv would wait on after a signal that came before it */
         const ssize_t got = recv(fd, line + length, 1, 0);
         if (got <= 0)
             return clq_fail(CLQ_ERROR_ABORTED, "%s:%s, which launches the run, is gone: %s", host->name, host->port,

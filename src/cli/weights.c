@@ -1,5 +1,5 @@
-/* The weights that a command begins with: of --weights or --init, of a .keras file that the model is from, or, of
- * neither, random ones. */
+/* The weights that a command begins with: those of --weights or --init, or those of the model's .keras file. Without
+ * either, they are random. */
 #include "cli/cli.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* A training of several processes: what TF_CONFIG says of them, which keep variables, their devices, and what is told
- * of these. How processes join and end: ranks.c. */
+/* A training of several processes: what TF_CONFIG says of them, which of them are store ranks, which devices they have,
+ * and how these are printed. How processes join and end: ranks.c. */
 #include "cli/cli.h"
 #include "cli/launch.h"
 #include "cli/ranks.h"
@@ -8,8 +8,8 @@
 
 /* What this process's TF_CONFIG says. */
 typedef struct tf_config {
-    unsigned ranks, stores; /* processes, and those of them that it has for strategy ps; 0: there is none, or clique
-                               launch has read it */
+    unsigned ranks, stores; /* all processes, and the store ranks of strategy ps among them; 0: there is no TF_CONFIG,
+                               or clique launch has read it */
     int own_rank;           /* -1: it does not say */
 } tf_config;
 
@@ -26,8 +26,8 @@ static clq_status read_tf_config(bool is_ps, tf_config *out) {
     return status;
 }
 
-/* Whether TF_CONFIG and the launcher agree on what this rank is. A TF_CONFIG that all ranks have got from one host is
- * about that host's task, and tells the number alone. */
+/* Checks that TF_CONFIG and the launcher agree on which rank this process is. If all ranks got their TF_CONFIG from one
+ * host, it describes that host's task: then only the number of processes is compared. */
 static clq_status check_tf_config(clq_world *world, bool is_ps, tf_config *out) {
     const unsigned size = clq_world_size(world), rank = clq_world_rank(world);
     clq_status status = read_tf_config(is_ps, out);
@@ -53,7 +53,8 @@ static clq_status check_tf_config(clq_world *world, bool is_ps, tf_config *out) 
     return clq_world_check(world, status);
 }
 
-/* A process that a launcher started knows from it that it is alone; another one is told what it may have missed. */
+/* If TF_CONFIG names several processes and this one is alone: fails if a launcher started it so. Without a launcher
+ * only warns: the user may have missed clique launch. */
 static clq_status check_tf_config_alone(bool is_ps) {
     tf_config config;
     CLQ_TRY(read_tf_config(is_ps, &config));
@@ -66,7 +67,8 @@ static clq_status check_tf_config_alone(bool is_ps) {
     return CLQ_OK;
 }
 
-/* *option: rank stands in place of its "{rank}", ranks in place of "{ranks}"; *owned is that text then. */
+/* Puts `rank` in place of "{rank}" in *option, and `ranks` in place of "{ranks}". The new text is *owned, for clq_free;
+ * an option without "{rank" stays as it is. */
 static clq_status name_rank(const char *rank, const char *ranks, const char **option, char **owned) {
     const char *const names[] = {"{rank}", "{ranks}"}, *const values[] = {rank, ranks};
     clq_text text = {0};
@@ -108,7 +110,8 @@ clq_status clq_options_train_by_ps(const clq_options *o, bool *is_ps) {
     return CLQ_OK;
 }
 
-/* All agree before one of them leaves the others' collective functions. *stores: 0 without strategy ps. */
+/* Makes sure that all processes agree before store ranks leave the others' collective functions. *stores: 0 without
+ * strategy ps. */
 static clq_status agree_on_stores(const clq_options *o, clq_world *world, bool is_ps, const tf_config *config,
                                   unsigned *stores) {
     const uint64_t count = !is_ps ? 0 : o->ps_ranks ? o->ps_ranks : CLQ_MAX(config->stores, 1u);
@@ -138,7 +141,8 @@ static clq_status check_stores(const clq_options *o, const clq_world *world, boo
     return CLQ_OK;
 }
 
-/* Whether a signal ends the training is for the processes that train to say: launchers send it to them, too. */
+/* A signal does not end a store rank. Launchers send it to the processes that train, too, and these decide whether it
+ * ends the training. */
 clq_status clq_setup_serve(const clq_setup *setup) {
     (void)clq_interrupts_count();
     return clq_serve(setup->world);
@@ -181,7 +185,8 @@ static bool is_same_device(const clq_world *world, const clq_peer *a, const clq_
     return a->index == b->index && strcmp(a->driver, b->driver) == 0;
 }
 
-/* Two processes on one device: GPUs compute for one after the other, and CPU devices share their cores. */
+/* Two processes on one device. A GPU computes for one after the other: an error, unless --share-devices is given. A CPU
+ * device shares its cores among them: a warning. */
 static clq_status check_sharing(const clq_setup *s, const clq_options *o) {
     bool is_told = o->share_devices || s->is_silent;
     for (unsigned b = 1; b < s->peer_count; b++)
@@ -225,7 +230,8 @@ static clq_status gather_peers(clq_setup *s) {
     return status;
 }
 
-/* Which ways a training goes, by options: what the trainer and its fit compare themselves is not among them. */
+/* Compares the options that decide which way a training goes, without those that the trainer and its fit compare
+ * themselves. */
 static clq_status agree_on_options(const clq_setup *s, const clq_options *o) {
     clq_text text = {0};
     clq_text_add(&text, "%d %d %d %d %d %llu %s %s", o->checkpoint != NULL, o->resume, o->log != NULL, o->no_test,
