@@ -69,7 +69,7 @@ bool clq_dataset_drops_remainder(const clq_dataset *dataset);
 /* Which part of each global batch this set brings, if other sets bring the rest. */
 typedef struct clq_data_part {
     size_t batch;     /* this set's samples in a full batch; 0: it brings the whole batch */
-    uint64_t batches; /* at most so many in an epoch; 0: as many as the samples give */
+    uint64_t batches; /* the most batches in an epoch; 0: as many as the samples give */
     uint64_t seed;    /* added to the shuffle's seed */
 } clq_data_part;
 /* From now on the set gives such parts of batches and counts its batches by them. Setting a stage ends this. The next

@@ -31,7 +31,7 @@ struct clq_dataset {
     size_t window;                    /* in a text: tokens of a sample; 0: the set is no text */
     size_t least_byte;                /* in a text: the first byte that has the smallest label */
 
-    size_t most;   /* at most so many samples of the complete set are taken; 0: all */
+    size_t most;   /* the most samples that are taken of the complete set; 0: all */
     size_t buffer; /* of the shuffle; 0: off */
     uint64_t seed;
     size_t batch;
