@@ -25,7 +25,7 @@
 
 enum { CLQ_DETAIL_MAX = 1024 };
 
-/* If `call` fails, returns the failure's status from the function that CLQ_TRY stands in. */
+/* If `call` fails, returns its status from the enclosing function. */
 #define CLQ_TRY(call)                                                                                                  \
     do {                                                                                                               \
         clq_status try_status_ = (call);                                                                               \
@@ -279,8 +279,8 @@ void clq_barrier_abort(clq_barrier *barrier);
 
 /* ---- other programs (others.c) ---- */
 
-/* For how many seconds the cores that this process may use have been busy and idle so far, and for how many this
- * process used them. A reading is cheap, because the system keeps these counters. They move in steps of 10 ms, so two
+/* How many seconds the cores that this process may use have been busy and idle so far, and how many of the busy seconds
+ * this process used. A reading is cheap: it reads a file of the system. The counters move in steps of 10 ms, so two
  * readings that are close together say little. */
 typedef struct clq_cores_used {
     double at_s, busy_s, idle_s, own_s;
@@ -297,7 +297,7 @@ double clq_others_between(const clq_cores_used *begun, const clq_cores_used *end
 
 /* A bounded queue of items of one size, from one thread to another. */
 typedef struct clq_channel clq_channel;
-/* Of `capacity` >= 1 items. Errors: MEMORY, SYSTEM. */
+/* Makes a channel for `capacity` >= 1 items. Errors: MEMORY, SYSTEM. */
 clq_status clq_channel_create(size_t item_bytes, size_t capacity, clq_channel **out);
 void clq_channel_destroy(clq_channel *channel); /* once no thread is in a call on it; takes NULL */
 /* Copies the item. If the channel is full, waits until half of it is free: this makes wake-ups rare, and each of them

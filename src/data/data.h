@@ -22,7 +22,7 @@
 #include "formats/formats.h"
 #include <clique/data.h>
 
-/* What messages and clq_dataset_info.name call the arrays. */
+/* The names of a dataset and its arrays in messages; `name` is also clq_dataset_info.name. */
 typedef struct clq_data_origin {
     const char *name;    /* "fashion-mnist (train)" */
     const char *samples; /* the samples' file */
@@ -72,9 +72,9 @@ typedef struct clq_data_part {
     uint64_t batches; /* the most batches in an epoch; 0: as many as the samples give */
     uint64_t seed;    /* added to the shuffle's seed */
 } clq_data_part;
-/* From now on the set gives such parts of batches and counts its batches by them. Setting a stage ends this. The next
- * place stays the same if the epoch has it; otherwise it becomes the epoch's end. No rows may be in use by unfinished
- * steps, unless the part is the same as before. */
+/* From now on the set gives the parts that `part` describes, and counts its batches by them. Setting a stage ends this.
+ * The next place stays the same if the epoch has it; otherwise it becomes the epoch's end. No rows may be in use by
+ * unfinished steps, unless the part is the same as before. */
 void clq_dataset_set_part(clq_dataset *dataset, const clq_data_part *part);
 clq_data_part clq_dataset_part(const clq_dataset *dataset);
 /* The names of the built-in sets, with NULL at the end. */

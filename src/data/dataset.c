@@ -67,7 +67,8 @@ static clq_status integers_to_floats(const char *where, clq_array *samples) {
     return CLQ_OK;
 }
 
-/* Leaves `samples` u8 or finite f32 with at least one sample of at least one value; f64 and integers become f32. */
+/* Converts f64, bools and all integers except u8 to f32. Afterwards `samples` is u8 or finite f32, with at least one
+ * sample of at least one value. Refuses all other samples. */
 static clq_status check_samples(const char *where, clq_array *samples) {
     char text[DESCRIPTION];
     clq_array_describe(samples, text, sizeof text);

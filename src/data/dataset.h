@@ -40,7 +40,7 @@ struct clq_dataset {
     int ahead; /* batches to prefetch, or CLQ_PREFETCH_AUTO */
 
     clq_place next;      /* what clq_dataset_next gives next; index == batches: the end of the epoch */
-    clq_data_ring *ring; /* NULL: to be started at `next` */
+    clq_data_ring *ring; /* NULL: not running; it starts at `next` */
     clq_order orders[2]; /* for clq_dataset_next_rows: of even and odd epochs */
 };
 

@@ -39,7 +39,7 @@ static void begin(clq_order *order, const clq_dataset *d, uint64_t epoch) {
 /* Draws the order up to `end`, by a shuffle buffer that lies in `places` itself. Before step i, the buffer is the range
  * [i, i + buffer). Step i draws a random sample of the buffer and swaps it with the sample at i. The buffer then begins
  * at i + 1, and the source's next sample enters at its end. If the buffer has all samples, this is Fisher and Yates's
- * shuffle. Later steps change only places behind those that are drawn. */
+ * shuffle. Places that are drawn never change: later steps change only the places after them. */
 static void draw(clq_order *order, const clq_dataset *d, uint64_t epoch, size_t end) {
     size_t *places = order->places, samples = d->info.samples;
     if (!order->begun || order->epoch != epoch) begin(order, d, epoch);

@@ -19,7 +19,7 @@ typedef struct clq_array {
 } clq_array;
 clq_status clq_array_create(clq_dtype dtype, unsigned rank, const size_t *dims, clq_array *out); /* zeroed */
 void clq_array_release(clq_array *array);                                                        /* takes {0} */
-/* "(60000, 28, 28) u8" into text, for messages. */
+/* Writes a description such as "(60000, 28, 28) u8" to `text`, for messages. */
 void clq_array_describe(const clq_array *array, char *text, size_t bytes);
 
 /* ---- gz (gz.c) ---- */
@@ -129,7 +129,7 @@ clq_status clq_trace_writer_open(const char *path, clq_trace_writer **out);
  * are not valid UTF-8 become question marks. */
 clq_status clq_trace_writer_process(clq_trace_writer *writer, unsigned process, const char *name, const char *label);
 clq_status clq_trace_writer_thread(clq_trace_writer *writer, unsigned process, unsigned thread, const char *name);
-/* A complete event "scope/name". */
+/* A complete event, with the name "scope/name". */
 typedef struct clq_trace_event {
     unsigned process, thread;
     const char *scope, *name; /* scope may be NULL */
