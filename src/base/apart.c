@@ -1,4 +1,4 @@
-/* Whether the files that a command reads and writes are different ones, before any of them is opened. */
+/* Checks that the files that a command reads and writes are different files, before the command opens any of them. */
 #include "base/base.h"
 
 #include <dirent.h>
@@ -9,20 +9,21 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A file by device and inode; one that does not exist yet by its folder's and its name there. */
+/* What identifies a file: device and inode. For a file that does not exist yet: its folder's device and inode, and the
+ * file's name. */
 typedef struct place {
-    bool known; /* it can be a regular file: else there is nothing to overwrite */
+    bool known; /* it is a regular file, or may become one: otherwise nothing can be overwritten */
     bool exists;
-    dev_t device; /* of the file, or of its folder */
+    dev_t device; /* of the file, or of the folder of a new file */
     ino_t inode;
-    char name[NAME_MAX + 1]; /* of one that does not exist */
+    char name[NAME_MAX + 1]; /* of a file that does not exist yet */
 } place;
 
 static place place_of_stat(const struct stat *info) {
     return (place){.known = S_ISREG(info->st_mode), .exists = true, .device = info->st_dev, .inode = info->st_ino};
 }
 
-/* folder: where a relative path begins. */
+/* folder: descriptor of the folder in which a relative path begins. */
 static place place_of(int folder, const char *path) {
     enum { LINKS_MAX = 40 };
     char at[2 * PATH_MAX], link[PATH_MAX];
@@ -70,13 +71,14 @@ static clq_status refuse(const clq_named_file *output, const clq_named_file *oth
                     other->path, within ? "/" : "", within ? within : "");
 }
 
-/* Of a file that does not exist: whether it would be in the folder that is open. */
+/* Whether a file does not exist yet and would be in the folder that is open. */
 static bool would_be_in(const place *of, int folder) {
     struct stat info;
     return !of->exists && fstat(folder, &info) == 0 && info.st_dev == of->device && info.st_ino == of->inode;
 }
 
-/* Whether the file is, or would be, in a folder of the folder that is open; under any name. */
+/* Whether the file is, or would be, in the folder `name` within the folder that is open. The file's own name does not
+ * matter. */
 static bool is_within(const place *of, int folder, const char *name) {
     const int fd = openat(folder, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return false;
@@ -91,10 +93,11 @@ static bool is_within(const place *of, int folder, const char *name) {
     return within;
 }
 
-/* Files in a folder that is read: those that are there, and, by name, those that would be. */
+/* Refuses an output that is, or would be, among the files that are read from a folder. A file that does not exist yet
+ * is judged by its name. */
 static clq_status check_folder(const clq_named_file *output, const place *of, const clq_named_file *folder) {
     const int fd = open(folder->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return CLQ_OK; /* who reads it tells */
+    if (fd < 0) return CLQ_OK; /* the reader reports this failure */
     clq_status status = CLQ_OK;
     if (would_be_in(of, fd) && folder->holds(of->name)) status = refuse(output, folder, of->name);
     DIR *listing = fdopendir(fd);
@@ -118,7 +121,7 @@ clq_status clq_files_check(const clq_named_file *files, size_t count) {
             if (other->holds) CLQ_TRY(check_folder(&files[i], &of, other));
             if (other->holds) continue;
             const place its = place_of_file(other);
-            if (is_same(&of, &its) && (its.exists || other->writes)) /* nobody reads what is not there */
+            if (is_same(&of, &its) && (its.exists || other->writes)) /* a file that does not exist is read by nobody */
                 return refuse(&files[i], other, NULL);
         }
     }

@@ -1,11 +1,11 @@
-/* The whole state is one word, so arrival, completion, withdrawal after a deadline and abort have one order, and the
- * parties of one round never disagree about how it ended:
+/* The complete state is one word. So arrivals, a round's end, withdrawals after a deadline and an abort happen in one
+ * order, and the parties of a round never disagree about how it ended:
  *
- * - bits 63..32: the round, one more whenever all parties have arrived;
+ * - bits 63..32: the round's number, which grows by one when all parties have arrived;
  *
- * - bit 31: aborted, for good;
+ * - bit 31: the barrier was aborted, for good;
  *
- * - bits 30..0: how many have arrived in this round. */
+ * - bits 30..0: how many parties have arrived in this round. */
 #include "base/base.h"
 
 #include <math.h>
@@ -15,7 +15,7 @@
 #define ARRIVED_MASK (ABORTED_BIT - 1)
 
 enum { SPINS_PER_YIELD = 8 };
-static const double usual_patience = 50e-6; /* some wake-ups by the kernel: what sleeping would cost */
+static const double usual_patience = 50e-6; /* the cost of some wake-ups by the kernel, and so of sleeping */
 static const double endless_seconds = 1e9;
 
 struct clq_barrier {
@@ -54,8 +54,9 @@ void clq_barrier_destroy(clq_barrier *barrier) {
     clq_free(barrier);
 }
 
-/* A sleeper counts itself before it looks at the state for the last time, and the state is changed
- * before the count is read (all sequentially consistent): one of the two sees the other. */
+/* A sleeper counts itself before it reads the state for the last time. This function's caller changes the state before
+ * it reads the count. All four accesses are sequentially consistent, so at least one of the two threads sees what the
+ * other did. */
 static void wake_sleepers(clq_barrier *barrier) {
     if (atomic_load(&barrier->sleepers) == 0) return;
     pthread_mutex_lock(&barrier->lock);
@@ -81,14 +82,14 @@ static void spin(clq_barrier *barrier, uint64_t round) {
     for (unsigned turn = 1; waiting(barrier, round); turn++) {
         relax();
         if (turn % SPINS_PER_YIELD) continue;
-        sched_yield(); /* whoever is awaited may want this very core */
+        sched_yield(); /* a thread that has yet to arrive may need this core */
         double now = clq_now();
         if (end == 0) end = now + barrier->patience;
         if (now > end) return;
     }
 }
 
-/* until: clq_now_running's time; infinite: however long it takes. */
+/* until: a time of clq_now_running; infinite: no limit. */
 static void sleep_until_changed(clq_barrier *barrier, uint64_t round, double until) {
     pthread_mutex_lock(&barrier->lock);
     atomic_fetch_add(&barrier->sleepers, 1);
@@ -105,8 +106,8 @@ static clq_status fail_aborted(void) {
     return clq_fail(CLQ_ERROR_ABORTED, "the barrier was aborted while this thread waited for the other threads");
 }
 
-/* How the round ended for this thread; one still open is left again, so that the barrier stays
- * usable. */
+/* Returns how the round ended for this thread. If the round is still open, this thread withdraws its arrival, so that
+ * the barrier stays usable. */
 static clq_status leave(clq_barrier *barrier, uint64_t round, double deadline_s) {
     uint64_t state = atomic_load(&barrier->state);
     do {

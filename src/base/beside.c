@@ -1,5 +1,5 @@
-/* Files that are built and installed with this code, such as libraries and programs that it uses if they are there. They
- * lie in a folder of Clique's own, `clique`, in that of libraries. */
+/* Finds files that are built and installed with this code, such as libraries and programs that the code uses if they
+ * exist. They lie in Clique's own folder, `clique`, within the folder of libraries. */
 #define _GNU_SOURCE /* dladdr; NOLINT(bugprone-reserved-identifier) */
 #include "base/base.h"
 
@@ -17,12 +17,14 @@
 
 enum { FOLDER_BYTES = 4096 };
 
-/* The folder of the library or program that this code is in, with its slash; "" if it is not known. */
+/* Finds the folder, with a slash at its end, of the library or program that this code is linked into; "" if it is not
+ * known. */
 static void find_folder(char *out, size_t bytes) {
     Dl_info here;
     const bool known = dladdr((const void *)(uintptr_t)&find_folder, &here) != 0 && here.dli_fname;
     ssize_t length = known ? (ssize_t)snprintf(out, bytes, "%s", here.dli_fname) : 0;
-    /* Of a program its name as it was called: another folder by now, or none. */
+    /* For code within a program, dladdr gives the name by which the program was called. The name may be relative to a
+     * folder that is no longer the current one, or have no folder at all. */
     if (!known || here.dli_fname[0] != '/') length = readlink("/proc/self/exe", out, bytes - 1);
     out[length > 0 && (size_t)length < bytes ? length : 0] = '\0';
     char *slash = strrchr(out, '/');
@@ -30,7 +32,7 @@ static void find_folder(char *out, size_t bytes) {
 }
 
 bool clq_find_beside(const char *name, char path[CLQ_BESIDE_BYTES]) {
-    /* The tree may be installed or moved anywhere. The last one is of programs elsewhere that were linked statically. */
+    /* The installed tree may have been moved. The last folder is for programs elsewhere that link Clique statically. */
     static const char *const folders[] = {"clique/", "../lib/clique/", "../" CLQ_LIBDIR "/clique/",
                                           CLQ_FULL_LIBDIR "/clique/"};
     char folder[FOLDER_BYTES];

@@ -4,9 +4,9 @@
 
 struct clq_channel {
     pthread_mutex_t mutex;
-    pthread_cond_t room, filled, idle; /* for who puts, takes, waits */
+    pthread_cond_t room, filled, idle; /* awaited by clq_channel_put, _take, _wait */
     size_t item_bytes, capacity;
-    unsigned char *items; /* (capacity, item_bytes), used round and round */
+    unsigned char *items; /* (capacity, item_bytes), a ring */
     uint64_t put, taken, done;
     bool closed;
 };
@@ -15,7 +15,7 @@ static unsigned char *place(const clq_channel *channel, uint64_t item) {
     return channel->items + (size_t)(item % channel->capacity) * channel->item_bytes;
 }
 
-/* The error of the pthread function that failed; 0: none. */
+/* Returns the error of the pthread function that failed, or 0. */
 static int make_locks(clq_channel *channel) {
     pthread_cond_t *const conditions[] = {&channel->room, &channel->filled, &channel->idle};
     size_t made = 0;

@@ -9,7 +9,7 @@ static const struct {
 #undef DTYPE_ROW
 };
 
-/* A value from outside may be none of the enumeration's, also below 0. */
+/* A value from outside may be none of the enumeration's, and even below 0. */
 static bool known(clq_dtype dtype) { return (unsigned)dtype < CLQ_DTYPE_COUNT; }
 
 size_t clq_dtype_bytes(clq_dtype dtype) { return known(dtype) ? types[dtype].bytes : 0; }

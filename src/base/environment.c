@@ -43,8 +43,8 @@ bool clq_environment_describe(const char *const *starts, size_t count, clq_text 
 
 bool clq_environment_set(const char *name, const char *value) { return setenv(name, value, 1) == 0; }
 
-/* Where the cache belongs, by CLIQUE_CACHE_DIR or the XDG base directory specification, which has
- * relative paths ignored. */
+/* Chooses the cache's folder by CLIQUE_CACHE_DIR or by the XDG base directory specification, which says to ignore
+ * relative paths. */
 static clq_status choose_cache_dir(char **out) {
     const char *own = clq_environment("CLIQUE_CACHE_DIR");
     const char *xdg = clq_environment("XDG_CACHE_HOME");

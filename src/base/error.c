@@ -17,7 +17,7 @@ const char *clq_status_text(clq_status status) {
 
 const char *clq_error_detail(void) { return detail; }
 
-/* A detail is one line, whatever came in with a file name or a driver's message. */
+/* A detail is always one line, even if a file name or a driver's message in it has line breaks. */
 static void set_detail(const char *text) {
     size_t length = strnlen(text, CLQ_DETAIL_MAX - 1);
     memcpy(detail, text, length);
@@ -25,7 +25,7 @@ static void set_detail(const char *text) {
     clq_clean(detail);
 }
 
-static const char internal[] = "internal error: "; /* the reader of the line learns whose defect it is */
+static const char internal[] = "internal error: "; /* tells the reader that the defect is Clique's */
 
 clq_status clq_fail(clq_status status, const char *format, ...) {
     char text[CLQ_DETAIL_MAX]; /* the arguments may point into the present detail */

@@ -1,4 +1,4 @@
-/* What samples consist of. */
+/* Feeds: the lists of the arrays that a sample consists of. */
 #include "base/base.h"
 
 const char *clq_feed_role_name(clq_feed_role role) {

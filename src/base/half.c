@@ -22,7 +22,7 @@ uint16_t clq_half_of_float(float value) {
         size = 0x7C00;
     else if (magnitude < least_normal)
         size = (unsigned)lrintf(ldexpf(magnitude, 24));
-    else { /* rounded up to the next power of two, it is one exponent further by itself */
+    else { /* if the mantissa rounds up to the next power of two, the sum's carry increments the exponent */
         int exponent = ilogbf(magnitude);
         size = ((unsigned)(exponent + 14) << 10) + (unsigned)lrintf(ldexpf(magnitude, 10 - exponent));
     }

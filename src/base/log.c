@@ -8,8 +8,8 @@ enum { LINE_MAX_BYTES = 1024 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static clq_log_sink sink;
 static void *sink_context;
-static atomic_int enabled_below;  /* the sink's level + 1; 0 without a sink: read without the lock */
-static _Thread_local bool inside; /* a sink that fails or allocates may log: that line is dropped */
+static atomic_int enabled_below;  /* the sink's level + 1; 0: no sink. Read without the lock */
+static _Thread_local bool inside; /* this thread is in the sink: lines that the sink itself causes are dropped */
 
 void clq_log_set_sink(clq_log_sink new_sink, void *context, clq_log_level level) {
     pthread_mutex_lock(&lock);
@@ -23,7 +23,7 @@ bool clq_log_enabled(clq_log_level level) {
     return (int)level < atomic_load_explicit(&enabled_below, memory_order_relaxed) && !inside;
 }
 
-/* The sink sees one line at a time: a driver's build log comes as one text with many. */
+/* Gives the sink one line at a time, because a driver's build log comes as one text with many lines. */
 static void deliver(clq_log_level level, char *text) {
     inside = true;
     pthread_mutex_lock(&lock);

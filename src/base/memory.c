@@ -4,7 +4,7 @@
 #include <string.h>
 
 static atomic_uint_fast64_t made;    /* allocations since the last clq_memory_fail_at */
-static atomic_uint_fast64_t fail_at; /* 0: none is to fail */
+static atomic_uint_fast64_t fail_at; /* number of the allocation that fails; 0: none */
 static atomic_bool fail_after;
 
 uint64_t clq_memory_fail_at(uint64_t nth, bool sticky) {
@@ -48,7 +48,7 @@ static void back_to_system(void *context, void *block) {
     free(block);
 }
 
-/* Set before there are threads that allocate. */
+/* Set before there are threads that allocate, so it needs no lock. */
 static clq_allocator allocator = {.allocate = of_system, .reallocate = again_of_system, .release = back_to_system};
 static atomic_bool is_used, is_set;
 
@@ -76,7 +76,7 @@ void *clq_raw_alloc(size_t bytes) {
 void clq_raw_free(void *block) { allocator.release(allocator.context, block); }
 
 static void *take_zeroed(size_t bytes) {
-    if (allocator.allocate == of_system) { /* pages that the system gives are zero already */
+    if (allocator.allocate == of_system) { /* calloc does not clear pages that the system gives as zeros */
         note_use();
         return calloc(1, bytes);
     }

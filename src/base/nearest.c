@@ -1,12 +1,12 @@
-/* The known word that is nearest to one that is not known, for messages. */
+/* Finds the known word that is nearest to an unknown word, for messages. */
 #include "base/base.h"
 
 #include <string.h>
 
 enum { LENGTH_MOST = 63 };
 
-/* Insertions, deletions, substitutions and swaps of neighbours that make one word of the other, where no letter is
- * changed twice (optimal string alignment). */
+/* The number of insertions, deletions, substitutions and swaps of neighbours that turn one word into the other, if no
+ * letter is changed twice (optimal string alignment). */
 static size_t distance_of(const char *a, size_t a_length, const char *b, size_t b_length) {
     size_t rows[3][LENGTH_MOST + 1]; /* row i is rows[i % 3] */
     for (size_t k = 0; k <= b_length; k++) rows[0][k] = k;
@@ -30,7 +30,7 @@ void clq_nearest_try(clq_nearest *nearest, const char *known) {
     const size_t length = nearest->length, known_length = strlen(known);
     if (length == 0 || length > LENGTH_MOST || known_length > LENGTH_MOST) return;
     size_t distance = distance_of(nearest->word, length, known, known_length);
-    /* What was not written to its end is near, however much is missing. */
+    /* A word that is the beginning of a known word is near, however much is missing. */
     if (length > 1 && length < known_length && memcmp(nearest->word, known, length) == 0) distance = 1;
     const size_t most = CLQ_MAX(length / 3, (size_t)1);
     if (distance > most || distance >= known_length || (nearest->found && distance >= nearest->distance)) return;

@@ -1,9 +1,9 @@
-/* Numbers in text, whatever the locale. */
+/* Formats and parses numbers independently of the program's locale. */
 #include "base/base.h"
 
 #include <stdlib.h>
 
-/* The "C" locale is static in C libraries: nothing is allocated here, and nothing is freed. */
+/* C libraries have a static "C" locale, so these functions neither allocate nor free memory. */
 clq_locale clq_locale_enter(void) {
     const locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     return (clq_locale){.c = c, .before = c ? uselocale(c) : (locale_t)0};

@@ -1,5 +1,6 @@
-/* What other programs do with the cores that this process may use, by the system's counters: Linux's /proc/stat, which
- * counts what a hypervisor gave to others (steal), too. Counters are integers, so that no locale changes them. */
+/* Measures how much other programs use the cores that this process may use. The counters are those of Linux's
+ * /proc/stat, which also count the time that a hypervisor gave to others (steal). They are integers, so no locale
+ * changes how they are read. */
 #define _GNU_SOURCE /* CPU_ISSET; NOLINT(bugprone-reserved-identifier) */
 #include "base/base.h"
 
@@ -12,7 +13,7 @@
 #include <unistd.h>
 
 enum { PATH_BYTES = 512, LINE_BYTES = 512 };
-/* Of a row of a core, in their order. Guests' time is in user and nice, too. */
+/* The counters in a core's row of /proc/stat, in their order. user and nice include guests' time. */
 enum { USER, NICE, SYSTEM, IDLE, IO_WAIT, IRQ, SOFT_IRQ, STEAL, COUNTERS };
 
 static FILE *open_below_root(const char *path) {
@@ -22,7 +23,8 @@ static FILE *open_below_root(const char *path) {
     return length > 0 && (size_t)length < sizeof whole ? fopen(whole, "re") : NULL;
 }
 
-/* Up to `count` numbers in front of the text's end; how many there are. "max" and other words end them. */
+/* Reads up to `count` numbers from the beginning of the text, and returns how many it read. Reading ends at "max" and
+ * other words. */
 static unsigned read_numbers(const char *text, unsigned count, double *out) {
     for (unsigned i = 0; i < count; i++) {
         char *end;
@@ -34,7 +36,8 @@ static unsigned read_numbers(const char *text, unsigned count, double *out) {
     return count;
 }
 
-/* The line that tells what a limit of the process's cgroup is, in cores: version 2's, else version 1's. 0: none. */
+/* The CPU limit of the process's cgroup, in cores: by cgroups version 2, otherwise by version 1. 0: there is no
+ * limit. */
 static double limit_of_cores(void) {
     static const char *const files[][2] = {
         {"/sys/fs/cgroup/cpu.max", NULL},
@@ -54,7 +57,7 @@ static double limit_of_cores(void) {
     return 0.0;
 }
 
-/* Adds the row of a core that the process may use. False: the rows of cores are over. */
+/* Adds the row of a core, if the process may use this core. False: the line is behind the rows of cores. */
 static bool add_core(const char *line, const cpu_set_t *allowed, clq_cores_used *used) {
     double counters[COUNTERS];
     char *end;
@@ -70,7 +73,7 @@ static bool add_core(const char *line, const cpu_set_t *allowed, clq_cores_used 
 
 static double seconds_of(const struct timeval *time) { return (double)time->tv_sec + 1e-6 * (double)time->tv_usec; }
 
-/* With the programs that it started and that have ended, such as compilers. */
+/* The processor time of this process, and of the programs that it started and that have ended, such as compilers. */
 static double own_seconds(void) {
     static const int whose[] = {RUSAGE_SELF, RUSAGE_CHILDREN};
     double seconds = 0;
@@ -99,7 +102,8 @@ clq_cores_used clq_cores_used_now(void) {
     return used;
 }
 
-/* Counters that stand still, as some sandboxes have them, tell nothing. */
+/* In some sandboxes the counters stand still, and so tell nothing: the result is NaN if they advanced by less than half
+ * of the time. */
 double clq_others_between(const clq_cores_used *begun, const clq_cores_used *ended) {
     const double cores = ended->cores, seconds = ended->at_s - begun->at_s, busy_s = ended->busy_s - begun->busy_s,
                  counted_s = busy_s + ended->idle_s - begun->idle_s;

@@ -36,7 +36,7 @@ static uint64_t next_u64(clq_random *random) {
 
 uint64_t clq_random_below(clq_random *random, uint64_t bound) {
     assert(bound >= 1);
-    /* The lowest 2^64 mod bound values would be one too many of some remainders. */
+    /* Without the lowest 2^64 mod bound values, each remainder has equally many values. */
     uint64_t surplus = (0 - bound) % bound, value;
     do value = next_u64(random);
     while (value < surplus);

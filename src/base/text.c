@@ -74,7 +74,7 @@ size_t clq_utf8_length(const char *text) {
     const unsigned char *c = (const unsigned char *)text;
     unsigned lead = *c++;
     size_t more = lead < 0x80 ? 0 : lead < 0xE0 ? 1 : lead < 0xF0 ? 2 : 3;
-    unsigned low = 0x80, high = 0xBF; /* of the next byte */
+    unsigned low = 0x80, high = 0xBF; /* limits of the next byte */
     if (lead == 0xE0) low = 0xA0;
     if (lead == 0xED) high = 0x9F;
     if (lead == 0xF0) low = 0x90;
@@ -85,7 +85,7 @@ size_t clq_utf8_length(const char *text) {
     return 1 + more;
 }
 
-/* C0, DEL, and C1, whose characters are 0xC2 and the control's own byte. */
+/* C0, DEL or C1. In UTF-8, a C1 control is the byte 0xC2, followed by the control's own byte. */
 static bool is_control(const char *text) {
     unsigned char first = (unsigned char)text[0], second = (unsigned char)text[1];
     return first < 0x20 || first == 0x7F || (first == 0xC2 && second < 0xA0);
@@ -142,7 +142,7 @@ bool clq_parse_sizes(const char *text, unsigned most, size_t *sizes, unsigned *c
 bool clq_parse_double(const char *text, double min, double max, double *out) {
     if (!*text || text[strspn(text, "0123456789+-.eE")]) return false;
     double value;
-    /* An underflow is a small number; an overflow is HUGE_VAL and refused here. */
+    /* An underflow gives a small number, which is accepted. An overflow gives HUGE_VAL, which is refused here. */
     if (!clq_parse_number(text, &value) || !isfinite(value) || !(value >= min && value <= max)) return false;
     *out = value;
     return true;
@@ -157,7 +157,7 @@ clq_bytes_text clq_bytes(uint64_t bytes) {
         clq_format(out.text, sizeof out.text, "%u byte%s", (unsigned)bytes, clq_plural(bytes));
         return out;
     }
-    for (; value >= 1023.5; value /= 1024) unit++; /* what would be printed as 1024 is 1 of the next */
+    for (; value >= 1023.5; value /= 1024) unit++; /* a value that would be printed as 1024 is 1 in the next unit */
     clq_format(out.text, sizeof out.text, "%.*f %s", value < 9.995 ? 2 : value < 99.95 ? 1 : 0, value, units[unit]);
     return out;
 }

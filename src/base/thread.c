@@ -15,7 +15,7 @@ struct clq_thread {
     void (*body)(void *);
     void *context;
     char name[16];
-    atomic_bool alone; /* the thread ended, or nobody will join it */
+    atomic_bool alone; /* the thread ended, or nobody will join it; whoever sets it second frees the struct */
 };
 
 static void *thread_main(void *argument) {
@@ -28,8 +28,8 @@ static void *thread_main(void *argument) {
     return NULL;
 }
 
-/* The program's signal handlers run on the program's own threads; a fault stays with the thread
- * that caused it. */
+/* Workers block all signals except those of faults. So the program's signal handlers run on the program's own threads,
+ * and a fault stays with the thread that caused it. */
 static void signals_for_workers(sigset_t *blocked) {
     static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
     sigfillset(blocked);

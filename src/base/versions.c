@@ -1,4 +1,4 @@
-/* Structs of callers that were compiled with another version of the headers. */
+/* Converts structs of callers that were compiled with another version of the headers. */
 #include "base/base.h"
 
 #include <string.h>

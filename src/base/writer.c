@@ -12,28 +12,29 @@
 #include <unistd.h>
 
 struct clq_file_writer {
-    char *path;         /* what the caller named, for messages */
-    char *target;       /* where it will be: behind symbolic links, which stay */
-    char *folder;       /* of the target */
-    struct stat before; /* of the target */
-    bool replaces;      /* there is a file at the target */
+    char *path;         /* as the caller gave it, for messages */
+    char *target;       /* where the file will be: `path` after its symbolic links, which stay */
+    char *folder;       /* the target's folder */
+    struct stat before; /* the target's, if replaces is true */
+    bool replaces;      /* a file exists at the target */
     char *temporary;
     int fd;
-    clq_error error; /* of the first put that failed */
+    clq_error error; /* the first put that failed */
 };
 
 /* ---- the target -------------------------------------------------------------------------------------------------- */
 
-/* The path that a link at `path` leads to; a relative one begins in the link's folder. NULL: no memory. */
+/* The path that a symbolic link at `path` leads to; a relative link begins in its own folder. NULL: no memory. */
 static char *path_behind(const char *path, const char *link) {
     const char *slash = strrchr(path, '/');
     if (link[0] == '/' || !slash) return clq_strdup(link);
     return clq_strprintf("%.*s%s", (int)(slash + 1 - path), path, link);
 }
 
-/* Follows links one by one: the last of them may lead to where no file is yet, which realpath does not give. */
+/* Follows symbolic links one by one. realpath does not serve here: it fails if the last link leads to a file that does
+ * not exist yet. */
 static clq_status follow_links(clq_file_writer *writer) {
-    enum { LINKS_MAX = 40 }; /* as Linux has it */
+    enum { LINKS_MAX = 40 }; /* Linux's limit */
     char link[PATH_MAX];
     ssize_t length;
     writer->target = clq_strdup(writer->path);
@@ -47,13 +48,13 @@ static clq_status follow_links(clq_file_writer *writer) {
     return writer->target ? CLQ_OK : CLQ_ERROR_MEMORY;
 }
 
-/* A rename would replace a device or pipe by a file, and a folder cannot be replaced: only files are. */
+/* Only regular files may be replaced: a rename would turn a device or pipe into a file, and cannot replace a folder. */
 static clq_status check_target(clq_file_writer *writer) {
     struct stat named;
     if (stat(writer->path, &named) != 0) return CLQ_OK;
     if (!S_ISREG(named.st_mode))
         return clq_fail(CLQ_ERROR_WRITE, "%s: cannot write: exists and is not a regular file", writer->path);
-    /* The links in /proc/self/fd may tell a name that the file does not have any more. */
+    /* A link in /proc/self/fd may give a name that its file no longer has. */
     if (stat(writer->target, &writer->before) != 0 || writer->before.st_ino != named.st_ino ||
         writer->before.st_dev != named.st_dev)
         return clq_fail(CLQ_ERROR_WRITE, "%s: cannot write: it is not at %s, where the link leads", writer->path,
@@ -77,8 +78,9 @@ static clq_status find_target(clq_file_writer *writer) {
     return writer->folder ? CLQ_OK : CLQ_ERROR_MEMORY;
 }
 
-/* The new file gets the permissions of the one that it replaces, and its owner and group where this process may give
- * them. A group that it may not give had rights that this process's own group must not get. */
+/* Gives the new file the permissions of the file that it replaces, and its owner and group if this process may set
+ * them. If the process may not set the group, the group's permissions become those of others: this process's own group
+ * must not get the old group's rights. */
 static clq_status keep_permissions(const clq_file_writer *writer) {
     const struct stat *before = &writer->before;
     mode_t mode = before->st_mode & 0777;
@@ -96,9 +98,10 @@ static clq_status keep_permissions(const clq_file_writer *writer) {
 
 /* ---- the temporary file ------------------------------------------------------------------------------------------ */
 
-/* A writer holds a lock on its temporary file as long as it lives, and the kernel ends the lock with the process. So a
- * temporary file that another process can lock was left by a writer that was killed. Network file systems may keep
- * locks to a machine: a file that was written a short time ago may belong to a writer on another one. */
+/* A writer locks its temporary file as long as it lives, and the kernel releases the lock when the process ends. So if
+ * another process can lock a temporary file, its writer was killed. But a network file system may keep locks within one
+ * machine. So a file that was written a short time ago may still belong to a writer on another machine, and is left
+ * alone. */
 enum { LEFT_FOR_S = 10 * 60 };
 
 static bool is_temporary(const char *name) {
@@ -112,7 +115,8 @@ static void remove_if_left(int folder, const char *name) {
     int fd = openat(folder, name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0) return;
     struct stat opened, named;
-    /* Between the open and the lock another process may have removed the file, and a writer may have taken the name. */
+    /* Between the open and the lock, another process may have removed the file, and a new writer may have taken its
+     * name. */
     if (flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &opened) == 0 && time(NULL) - opened.st_mtime >= LEFT_FOR_S &&
         fstatat(folder, name, &named, AT_SYMLINK_NOFOLLOW) == 0 && named.st_ino == opened.st_ino &&
         named.st_dev == opened.st_dev)
@@ -120,7 +124,7 @@ static void remove_if_left(int folder, const char *name) {
     close(fd);
 }
 
-/* What cannot be listed, locked or removed stays: it harms nobody's work. */
+/* Files that cannot be listed, locked or removed stay: they disturb nobody's work. */
 static void remove_left_temporaries(const char *folder) {
     DIR *listing = opendir(folder);
     if (!listing) return;
@@ -129,16 +133,16 @@ static void remove_left_temporaries(const char *folder) {
     closedir(listing);
 }
 
-/* False where another process took the new file for one that was left, and has removed it or is about to. On a file
- * system without locks nothing is removed by anybody. */
+/* Locks a new temporary file. False if another process took the file for one that was left behind, and has removed it
+ * or is about to. On a file system without locks, nobody removes files. */
 static bool claim(int fd) {
     struct stat info;
     if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return false;
     return fstat(fd, &info) != 0 || info.st_nlink > 0;
 }
 
-/* Its name does not grow with the target's, which may be as long as names can be. What replaces a file is its owner's
- * alone until it has that file's permissions. */
+/* The temporary name does not depend on the length of the target's name, which may be as long as the file system
+ * allows. A file that replaces another is readable by its owner alone until it gets the old file's permissions. */
 static clq_status open_temporary(clq_file_writer *writer) {
     static atomic_uint number;
     for (int attempt = 0;; attempt++) {
@@ -153,7 +157,7 @@ static clq_status open_temporary(clq_file_writer *writer) {
         }
         if (fd >= 0)
             close(fd);
-        else if (errno != EINTR && (errno != EEXIST || attempt == 100)) /* a process of that number left the file */
+        else if (errno != EINTR && (errno != EEXIST || attempt == 100)) /* left by a killed process of this number */
             return clq_fail(CLQ_ERROR_WRITE, "%s: cannot create a file in %s: %s", writer->path, writer->folder,
                             strerror(errno));
     }
@@ -224,13 +228,13 @@ static int sync_file(int fd) {
     return result;
 }
 
-/* Without this a crash of the machine may undo the rename. Some file systems refuse to sync a
- * folder: EINVAL. */
+/* Syncs the folder: otherwise a crash of the machine may undo the rename. Some file systems refuse to sync a folder,
+ * with EINVAL. */
 static clq_status sync_folder(const clq_file_writer *writer) {
     int fd = open(writer->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return errno == EACCES
-                   ? CLQ_OK /* may be written but not listed */
+                   ? CLQ_OK /* the folder may be written but not read */
                    : clq_fail(CLQ_ERROR_WRITE, "%s: cannot open %s: %s", writer->path, writer->folder, strerror(errno));
     clq_status status = CLQ_OK;
     if (sync_file(fd) != 0 && errno != EINVAL)
@@ -247,7 +251,7 @@ static clq_status commit(clq_file_writer *writer) {
     if (rename(writer->temporary, writer->target) != 0)
         return clq_fail(CLQ_ERROR_WRITE, "%s: cannot put it in place: %s", writer->path, strerror(errno));
     int fd = writer->fd;
-    writer->fd = -1; /* from here on there is nothing to take back */
+    writer->fd = -1; /* from here on, the writer has no temporary file to remove */
     if (close(fd) != 0 && errno != EINTR)
         return clq_fail(CLQ_ERROR_WRITE, "%s: cannot close: %s", writer->path, strerror(errno));
     return sync_folder(writer);

@@ -1,4 +1,4 @@
-/* A dataset: checked arrays and their description. Each check names the file in its message. */
+/* A dataset: arrays that were checked, and their description. If a check fails, its message names the file. */
 #include "data/dataset.h"
 
 #include <float.h>
@@ -8,7 +8,7 @@
 
 enum { DESCRIPTION = 160 };
 
-/* Values beyond float32 become infinite here and are refused with the others that are not finite. */
+/* Converts f64 to f32. Values beyond float32 become infinite, and the checks after this refuse them. */
 static clq_status narrow(clq_array *array) {
     clq_array f32 = {0};
     CLQ_TRY(clq_array_create(CLQ_F32, array->rank, array->dims, &f32));
@@ -20,7 +20,7 @@ static clq_status narrow(clq_array *array) {
     return CLQ_OK;
 }
 
-/* The element of an array of integers or bools as int64; false if it does not fit there. */
+/* Sets *out to an element of an array of integers or bools. False if the element does not fit an int64_t. */
 static bool integer_at(const clq_array *array, size_t i, int64_t *out) {
     switch (array->dtype) {
     case CLQ_I8: *out = ((const int8_t *)array->data)[i]; return true;
@@ -38,16 +38,16 @@ static bool integer_at(const clq_array *array, size_t i, int64_t *out) {
     }
 }
 
-/* Integers or bools. */
+/* Whether the elements are integers or bools. */
 static bool are_integers(const clq_array *array) {
     return array->dtype != CLQ_F16 && array->dtype != CLQ_BF16 && array->dtype != CLQ_F32 && array->dtype != CLQ_F64;
 }
 
 /* ---- samples ---- */
 
-/* Integers become the floats that they are. */
+/* Converts integers to floats of the same values. */
 static clq_status integers_to_floats(const char *where, clq_array *samples) {
-    enum { MOST = 1 << 24 }; /* float32 has all whole numbers up to here */
+    enum { MOST = 1 << 24 }; /* up to here, float32 has all integers */
     const size_t elements = samples->count / samples->dims[0];
     clq_array f32 = {0};
     CLQ_TRY(clq_array_create(CLQ_F32, samples->rank, samples->dims, &f32));
@@ -67,7 +67,8 @@ static clq_status integers_to_floats(const char *where, clq_array *samples) {
     return CLQ_OK;
 }
 
-/* Leaves `samples` u8 or finite f32 with at least one sample of at least one value; f64 and integers become f32. */
+/* Converts f64, bools and all integers except u8 to f32. Afterwards `samples` is u8 or finite f32, with at least one
+ * sample of at least one value. Refuses all other samples. */
 static clq_status check_samples(const char *where, clq_array *samples) {
     char text[DESCRIPTION];
     clq_array_describe(samples, text, sizeof text);
@@ -152,7 +153,7 @@ static clq_status check_floats(const char *where, clq_array *labels, clq_labels_
     return CLQ_OK;
 }
 
-/* Leaves `labels` (n, …) int32 or f32, and describes them. samples: what messages call those. */
+/* Converts `labels` (n, …) to int32 or f32, and describes them. samples: what messages call the samples. */
 static clq_status check_labels(const clq_dataset *d, const char *samples, const char *where, clq_array *labels,
                                clq_labels_info *info) {
     char text[DESCRIPTION];
@@ -172,7 +173,7 @@ static clq_status check_labels(const clq_dataset *d, const char *samples, const 
 
 /* ---- datasets ---- */
 
-/* A path may be longer than a name: its end says most. */
+/* If a path is longer than the name's room, the name is its end, which says most. */
 static void set_name(clq_dataset_info *info, const char *name) {
     size_t length = strlen(name), room = sizeof info->name - 1;
     if (length <= room)
@@ -190,7 +191,7 @@ static void add_array(clq_dataset *d, clq_feed_role role, unsigned index, clq_ar
     *array = (clq_array){0};
 }
 
-/* feed.count: there is no such array. */
+/* Removes an array. at: its position; feed.count if there is no such array. */
 static void remove_array(clq_dataset *d, unsigned at) {
     if (at == d->feed.count) return;
     clq_array_release(&d->arrays[at]);
@@ -202,17 +203,17 @@ static void remove_array(clq_dataset *d, unsigned at) {
     }
 }
 
-/* Takes the labels over. What is refused leaves the dataset, and a batch that was borrowed, as it was. */
+/* Takes the labels over. If they are refused, the dataset and a borrowed batch stay as they were. */
 static clq_status add_labels(clq_dataset *d, const char *samples, const char *where, clq_array *labels) {
     clq_labels_info described = {0};
     CLQ_TRY(check_labels(d, samples, where, labels, &described));
-    clq_pipeline_stop(d); /* it reads what is added to */
+    clq_pipeline_stop(d); /* its thread reads the arrays */
     add_array(d, CLQ_FEED_LABELS, (unsigned)d->info.labels_count, labels);
     d->info.labels[d->info.labels_count++] = described;
     return CLQ_OK;
 }
 
-/* What the info says of the first output's labels by themselves. */
+/* Copies labels[0] into the info's members that describe the first output's labels. */
 static void note_first_labels(clq_dataset_info *info) {
     info->float_labels = info->labels[0].is_float;
     info->label_elements = info->labels[0].elements;
@@ -253,7 +254,7 @@ fail:
     return status;
 }
 
-/* What a text has for each sample follows from its bytes. */
+/* Refuses further arrays for a text: a text's samples and labels follow from its bytes. */
 static clq_status check_arrays(const clq_dataset *d, const char *what) {
     if (!d->window) return CLQ_OK;
     return clq_fail(CLQ_ERROR_UNSUPPORTED, "%s is a text: it takes no further %s", d->info.name, what);
@@ -290,7 +291,7 @@ static clq_status check_more_samples(const clq_dataset *d, const char *where, cl
                     INT32_MAX);
 }
 
-/* Each row becomes longer by one of `more`. */
+/* Appends to each sample's row the row that `more` has for the sample. */
 static clq_status lengthen_rows(clq_dataset *d, const clq_array *more) {
     clq_dataset_info *info = &d->info;
     const size_t size = clq_dtype_bytes(info->sample_dtype), first = info->sample_elements * size,
@@ -302,7 +303,7 @@ static clq_status lengthen_rows(clq_dataset *d, const clq_array *more) {
         memcpy(row, d->values[0] + i * first, first);
         memcpy(row + first, (const char *)more->data + i * second, second);
     }
-    clq_pipeline_stop(d); /* it reads them */
+    clq_pipeline_stop(d); /* its thread reads the samples */
     clq_array_release(&d->arrays[0]);
     d->arrays[0] = joined;
     d->values[0] = joined.data;
@@ -353,9 +354,9 @@ static clq_status check_weights(const clq_dataset *d, const char *where, clq_arr
     return CLQ_OK;
 }
 
-/* The dataset starts over without. */
+/* Removes the weights, if any. The dataset starts over at the first batch of epoch 0. */
 static void forget_weights(clq_dataset *d) {
-    clq_pipeline_stop(d); /* it reads them */
+    clq_pipeline_stop(d); /* its thread reads the weights */
     remove_array(d, clq_feed_find(&d->feed, CLQ_FEED_WEIGHTS, 0));
     d->info.weighted = false;
     d->next = (clq_place){0};
@@ -391,7 +392,7 @@ static clq_status copy_labels_in(size_t n, const void *labels, clq_dtype dtype, 
     return copy_in(dtype, 2, (const size_t[]){n, dtype == CLQ_I32 && elements == 0 ? 1 : elements}, labels, out);
 }
 
-/* There is no file: the caller chose these values. */
+/* Turns errors about files into ARGUMENT: these values came from the caller and not from a file. */
 static clq_status as_argument(clq_status status) {
     return status == CLQ_ERROR_FORMAT || status == CLQ_ERROR_UNSUPPORTED ? CLQ_ERROR_ARGUMENT : status;
 }
@@ -441,7 +442,7 @@ clq_status clq_dataset_label_by_samples(clq_dataset *dataset, double factor) {
         clq_array_release(&labels);
         return as_argument(status);
     }
-    clq_pipeline_stop(dataset); /* it reads those that go */
+    clq_pipeline_stop(dataset); /* its thread reads the labels that are removed */
     for (unsigned i = 0; i < info->labels_count; i++)
         remove_array(dataset, clq_feed_find(&dataset->feed, CLQ_FEED_LABELS, i));
     add_array(dataset, CLQ_FEED_LABELS, 0, &labels);

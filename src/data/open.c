@@ -1,4 +1,4 @@
-/* Data sets by name: folders of data files, Fashion-MNIST, made-up ones (synthetic.c), and texts (text.c). */
+/* Opens data sets by name: folders of data files, Fashion-MNIST, synthetic data (synthetic.c), and texts (text.c). */
 #include "data/dataset.h"
 
 #include <dirent.h>
@@ -6,13 +6,13 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { FILE_NAME = 256, FILES_MAX = 5, PATH_BYTES = 4096 /* no system opens longer ones */ };
+enum { FILE_NAME = 256, FILES_MAX = 5, PATH_BYTES = 4096 /* no system opens longer paths */ };
 
-/* What a folder may hold, in the order in which it is looked for. */
+/* The kinds of files that a folder may hold, in the order in which they are looked for. */
 typedef enum kind { IDX, NPY, CIFAR10, KINDS } kind;
 
-/* The files of the training and of the test part: a pair of samples and labels, or all of CIFAR-10's. Of IDX files that
- * is how their names begin. */
+/* The files of the training part and of the test part: a pair of samples and labels, or all of CIFAR-10's files. For
+ * IDX, the beginnings of the files' names. */
 static const char *const files_of[KINDS][2][FILES_MAX] = {
     [IDX] = {{"train-images", "train-labels"}, {"t10k-images", "t10k-labels"}},
     [NPY] = {{"x_train.npy", "y_train.npy"}, {"x_test.npy", "y_test.npy"}},
@@ -37,7 +37,7 @@ static const char *part_name(bool test) { return test ? "test" : "train"; }
 enum { SYNTHETIC_LENGTH = sizeof SYNTHETIC - 1 };
 const char *const clq_dataset_names[] = {FASHION_MNIST, SYNTHETIC, NULL};
 
-/* Whether it is there and can be read. Errors: NOT_FOUND, READ. */
+/* Checks that the folder exists and can be read. Errors: NOT_FOUND, READ. */
 static clq_status check_folder(const char *folder) {
     DIR *entries = opendir(folder);
     if (entries) {
@@ -74,8 +74,8 @@ static bool is_idx_name(const char *name, const char *stem) {
     return strcmp(name, "-ubyte") == 0 || strcmp(name, "-ubyte.gz") == 0;
 }
 
-/* The name in the folder of one of files_of; "" where it is not there. Of IDX files the first in the order of names, so
- * plain before gz. */
+/* Finds the name that a file of files_of has in the folder; "" if the file is not there. Of several IDX files, takes
+ * the first in the order of names: so a plain file is preferred to a .gz. */
 static void find_file(kind k, const char *folder, const char *file, char name[FILE_NAME]) {
     name[0] = '\0';
     if (k != IDX) {
@@ -96,7 +96,7 @@ bool clq_dataset_reads(const char *name) {
             for (size_t i = 0; i < FILES_MAX && files_of[k][test][i]; i++)
                 if (k == IDX ? is_idx_name(name, files_of[k][test][i]) : strcmp(name, files_of[k][test][i]) == 0)
                     return true;
-    /* samples for further inputs and labels for further outputs */
+    /* samples for further inputs, and labels for further outputs */
     if (*name != 'x' && *name != 'y') return false;
     const size_t stem = strncmp(name + 1, "_train_", 7) == 0 ? 8 : strncmp(name + 1, "_test_", 6) == 0 ? 7 : 0;
     const size_t digits = stem ? strspn(name + stem, "0123456789") : 0;
@@ -143,10 +143,11 @@ static clq_status add_npy(const char *folder, const char *file, bool labels, clq
     return status;
 }
 
-/* x_train_1.npy and so on, for the inputs behind the first, and y_train_1.npy and so on for the outputs. */
+/* Adds x_train_1.npy and so on for the inputs after the first, or y_train_1.npy and so on for the outputs after the
+ * first. */
 static clq_status add_more_npy(const char *folder, bool test, bool labels, clq_dataset *data) {
     const unsigned most = labels ? CLQ_MODEL_OUTPUTS_MAX : CLQ_MODEL_INPUTS_MAX;
-    for (unsigned i = 1, next = 1; i <= most; i++) { /* one more than there may be, to refuse it */
+    for (unsigned i = 1, next = 1; i <= most; i++) { /* looks for one file too many, to refuse it */
         char file[FILE_NAME];
         snprintf(file, sizeof file, "%c_%s_%u.npy", labels ? 'y' : 'x', part_name(test), i);
         if (!holds(folder, file)) continue;
@@ -162,7 +163,7 @@ static clq_status add_more_npy(const char *folder, bool test, bool labels, clq_d
     return CLQ_OK;
 }
 
-/* paths (FILES_MAX): those of the part's files; the others are NULL. On failure some are there, too. */
+/* Finds the paths of the part's files. paths (FILES_MAX): NULL at first; the caller frees them, also on failure. */
 static clq_status find_paths(kind k, const char *folder, bool test, char **paths, size_t *count) {
     const char *const *files = files_of[k][test];
     for (*count = 0; *count < FILES_MAX && files[*count]; ++*count) {
@@ -218,13 +219,13 @@ clq_status clq_dataset_cifar10(const char *folder, const char *part, clq_dataset
 
 /* ---- by name ---- */
 
-/* Where packages put Fashion-MNIST. */
+/* The folders into which packages install Fashion-MNIST. */
 static const char *const fashion_mnist_folders[] = {
     "/usr/share/datasets/fashion-mnist",
     "/usr/local/share/datasets/fashion-mnist",
 };
 
-/* The first of the folders that is there. */
+/* Finds the first of the folders that exists. */
 static clq_status find_fashion_mnist(const char *const *folders, size_t count, const char **out) {
     for (size_t i = 0; i < count; i++)
         if (check_folder(folders[i]) == CLQ_OK) return *out = folders[i], CLQ_OK;
@@ -240,8 +241,8 @@ clq_status clq_source_fashion_mnist(const char *const *folders, size_t count, co
     return CLQ_OK;
 }
 
-/* What the folder has for the part. One file of a kind is enough to choose it, so that a missing partner is reported.
- */
+/* Finds which kind of files the folder has for the part. One file is enough to choose its kind, so that opening it
+ * reports a missing partner. */
 static clq_status find_kind(const char *folder, const char *part, kind *out, bool *is_test) {
     bool test = false;
     CLQ_TRY(clq_part_parse(part, &test));
@@ -300,7 +301,7 @@ static clq_status look_into_folder(const char *folder, const char *part, clq_dat
     return status;
 }
 
-/* "synthetic", or "synthetic:" and what the samples are to be like. */
+/* The name is "synthetic", or "synthetic:" followed by a description of the samples. */
 static bool is_synthetic(const char *name) {
     const char end = strncmp(name, SYNTHETIC, SYNTHETIC_LENGTH) == 0 ? name[SYNTHETIC_LENGTH] : '?';
     return end == '\0' || end == ':';
@@ -316,7 +317,7 @@ const char *clq_dataset_path(const char *name) {
     return clq_dataset_is_folder(name) ? name : clq_dataset_is_text(name) ? clq_dataset_text_file(name) : NULL;
 }
 
-/* What "synthetic" is to be like. */
+/* The description of the samples after "synthetic:"; "" if there is none. */
 static const char *description_of(const char *name) {
     return name[SYNTHETIC_LENGTH] ? name + SYNTHETIC_LENGTH + 1 : "";
 }

@@ -1,28 +1,28 @@
-/* The pipeline at work: the ring of assembled batches, which a thread fills ahead. */
+/* The running pipeline: the ring of assembled batches, which a thread fills ahead of the caller. */
 #include "data/dataset.h"
 
 enum { ALIGNMENT = 64 };
-/* Batches ahead, where the caller leaves it open: enough to ride over the drawing of a new order and over the slow
- * wake-ups of a virtual machine's idle core (0.1 ms each, one in a thousand 6 ms). */
+/* How many batches a thread assembles ahead if the caller leaves the number open. They are enough to bridge the drawing
+ * of a new order, and the slow wake-ups of a virtual machine's idle core (0.1 ms each, one in a thousand 6 ms). */
 enum { AHEAD_LEAST = 4, AHEAD_MOST = 16, AHEAD_BYTES = 1 << 20 };
-/* Slots that are lent or being filled, and so not in the channel. */
+/* The slots that are not in the channel: one is lent to the caller, one is being filled. */
 enum { BESIDE_CHANNEL = 2 };
 
 typedef struct slot {
-    char *arrays[CLQ_FEED_MAX];                 /* by the dataset's feed */
-    clq_labels more[CLQ_MODEL_OUTPUTS_MAX - 1]; /* what the caller gets of labels behind the first */
+    char *arrays[CLQ_FEED_MAX];                 /* in the order of the dataset's feed */
+    clq_labels more[CLQ_MODEL_OUTPUTS_MAX - 1]; /* the caller's labels for the outputs after the first */
     size_t count;
 } slot;
 
-/* Without a thread there is one slot, and the caller fills it. With one the slots are used round and round: one is lent
- * to the caller, one is being filled, and the numbers of the others are in the channel. */
+/* Without a thread, there is one slot, and the caller fills it. With a thread, the slots form a ring: one is lent to
+ * the caller, one is being filled, and the channel has the numbers of the others. */
 struct clq_data_ring {
     const clq_dataset *dataset;
-    clq_place place; /* of the batch to be assembled next; with `order` of whoever fills slots alone */
+    clq_place place; /* of the batch to assemble next. Only the thread that fills slots uses `place` and `order` */
     clq_order order;
     clq_thread *thread;     /* NULL: no prefetch */
-    clq_channel *assembled; /* size_t: slots, in order */
-    void *memory;           /* of all slots */
+    clq_channel *assembled; /* numbers of assembled slots (size_t), in order */
+    void *memory;           /* the memory of all slots */
     size_t slots;
     slot slot[];
 };
@@ -48,7 +48,7 @@ static void assemble_ahead(void *context) {
 
 /* ---- starting and stopping ---- */
 
-/* Where a slot's rows lie in memory[0 … its bytes), which are returned. */
+/* Sets where a slot's arrays lie in `memory` (NULL: only measures). Returns the bytes of a slot. */
 static size_t lay_out(const clq_dataset *d, char *memory, slot *to) {
     size_t rows = CLQ_MIN(clq_dataset_rows(d), d->info.samples), used = 0;
     for (unsigned i = 0; i < d->feed.count; i++) {
@@ -64,7 +64,8 @@ static size_t lay_out(const clq_dataset *d, char *memory, slot *to) {
 }
 
 static clq_status allocate(const clq_dataset *d, clq_data_ring *ring) {
-    /* A batch is no larger than the set, which is in memory: only all slots together may be too much. */
+    /* A single slot's size cannot overflow, because a batch is no larger than the set, which is in memory. The size of
+     * all slots can. */
     size_t bytes = lay_out(d, NULL, &ring->slot[0]), all;
     if (!clq_mul_size(bytes, ring->slots, &all))
         return clq_fail(CLQ_ERROR_MEMORY, "%s: %zu batches ahead do not fit in memory", d->info.name, ring->slots - 1);
@@ -87,10 +88,10 @@ static size_t batches_ahead(const clq_dataset *d) {
         const size_t bytes = clq_feed_bytes(&d->feed) * CLQ_MIN(clq_dataset_rows(d), d->info.samples);
         ahead = CLQ_MAX(CLQ_MIN(AHEAD_BYTES / bytes, (size_t)AHEAD_MOST), (size_t)AHEAD_LEAST);
     }
-    return CLQ_MIN(ahead, clq_dataset_batches(d)); /* further ahead than an epoch nobody needs to be */
+    return CLQ_MIN(ahead, clq_dataset_batches(d)); /* more than an epoch ahead is useless */
 }
 
-/* Of the batches ahead one is being filled or waits for room, the others are in the channel. */
+/* One of the batches ahead is being filled or waits for room. The others are in the channel. */
 static clq_status start_thread(clq_data_ring *ring) {
     CLQ_TRY(clq_channel_create(sizeof(size_t), ring->slots - BESIDE_CHANNEL, &ring->assembled));
     return clq_thread_start("clq-data", assemble_ahead, ring, &ring->thread);
@@ -125,17 +126,17 @@ void clq_pipeline_stop(clq_dataset *dataset) {
 
 /* ---- taking batches ---- */
 
-/* The slot that is lent: the one before it is the thread's again. */
+/* Returns the slot that is now lent. The slot that was lent before belongs to the thread again. */
 static const slot *take(clq_data_ring *ring) {
     size_t next = 0;
     if (ring->thread)
-        (void)clq_channel_take(ring->assembled, &next); /* it is not closed: there is a next one */
+        (void)clq_channel_take(ring->assembled, &next); /* the channel is not closed, so there is a next slot */
     else
         assemble(ring, &ring->slot[0]);
     return &ring->slot[next];
 }
 
-/* NULL: the dataset has none. */
+/* The slot's array with this role and index 0; NULL: the dataset has none. */
 static const void *array_of(const clq_dataset *d, const slot *taken, clq_feed_role role) {
     const unsigned at = clq_feed_find(&d->feed, role, 0);
     return at < d->feed.count ? taken->arrays[at] : NULL;

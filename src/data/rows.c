@@ -1,10 +1,10 @@
-/* Where the samples of a batch lie: the order of an epoch, the walk over it, and the copying of rows. */
+/* Finds where the samples of a batch lie: the order of an epoch, the walk over the order, and the copying of rows. */
 #include "data/dataset.h"
 
 #include <string.h>
 
-/* Samples lie all over the set, and the processor sees one coming only when it is read: they are fetched so far ahead,
- * and so are the places from which they are drawn. */
+/* A shuffled batch's samples lie all over the set, so the processor cannot predict their addresses. Software prefetches
+ * FETCH_SAMPLES samples ahead, and FETCH_PLACES places from which samples are drawn. */
 enum { FETCH_SAMPLES = 8, FETCH_PLACES = 32, FETCH_BYTES = 8 << 10, LINE_BYTES = 64 };
 
 /* ---- the order of an epoch ---- */
@@ -22,7 +22,8 @@ void clq_orders_free(clq_dataset *dataset) {
     }
 }
 
-/* A text's windows begin somewhere in the first of those that lie side by side. */
+/* Begins the order of an epoch. A text's windows lie side by side, and the first begins at a random byte among the
+ * first `window` bytes. */
 static void begin(clq_order *order, const clq_dataset *d, uint64_t epoch) {
     *order =
         (clq_order){.places = order->places,
@@ -35,10 +36,10 @@ static void begin(clq_order *order, const clq_dataset *d, uint64_t epoch) {
         order->values[i] = d->values[i] + (d->window ? first * (d->feed.arrays[i].bytes / d->window) : 0);
 }
 
-/* A shuffle buffer in place: before step i it is the range [i, i + buffer). The drawn sample leaves it
- * to i, the one that was at i takes the hole, and the next sample of the source comes in at the range's
- * end. With a buffer of all samples this is Fisher and Yates's shuffle. What has been drawn stays: only places behind
- * it change. */
+/* Draws the order up to `end`, by a shuffle buffer that lies in `places` itself. Before step i, the buffer is the range
+ * [i, i + buffer). Step i draws a random sample of the buffer and swaps it with the sample at i. The buffer then begins
+ * at i + 1, and the source's next sample enters at its end. If the buffer has all samples, this is Fisher and Yates's
+ * shuffle. Places that are drawn never change: later steps change only the places after them. */
 static void draw(clq_order *order, const clq_dataset *d, uint64_t epoch, size_t end) {
     size_t *places = order->places, samples = d->info.samples;
     if (!order->begun || order->epoch != epoch) begin(order, d, epoch);
@@ -82,7 +83,7 @@ static void fetch(const char *sample, size_t bytes) {
     for (size_t at = 0; at < bytes; at += LINE_BYTES) __builtin_prefetch(sample + at);
 }
 
-/* Three times as fast as without fetching (784 bytes each, from a set that no cache holds). */
+/* Copies rows with prefetching: three times as fast as without (784 bytes each, from a set that no cache holds). */
 static void gather(const char *from, const size_t *places, size_t count, size_t bytes, char *to) {
     size_t fetched = CLQ_MIN(bytes, (size_t)FETCH_BYTES);
     size_t ahead = CLQ_MAX(CLQ_MIN((size_t)FETCH_SAMPLES, FETCH_BYTES / bytes), (size_t)1);

@@ -1,4 +1,4 @@
-/* How a batch is shared out over replicas. */
+/* Splits a batch into one share per replica. */
 #include "data/data.h"
 
 #include <assert.h>
@@ -18,10 +18,11 @@ static void split_equally(size_t count, unsigned replicas, size_t *offsets, size
     }
 }
 
-/* Rounds the running sum of the weights, not each share: what one share loses to rounding the next one gets. The sum
- * never falls, and ends at exactly `total`, which was added up in the same order: the last run ends at `count`. And a
- * share is its exact part rounded up at most, whatever the count: a share of a smaller batch is never larger than what
- * the part of a larger one rounds up to, as it may be where the largest remainders get what is left. */
+/* Rounds the running sum of the weights, not each share: what one share loses by rounding, the next one gets. The
+ * running sum never falls, and it ends at exactly `total`, which was added up in the same order. So the last run ends
+ * at `count`. For any count, a share is at most its exact part rounded up. So no batch of up to `count` samples gives a
+ * replica more than its part of `count`, rounded up. Giving what is left to the largest remainders would not ensure
+ * this. */
 static void split_by_weight(size_t count, unsigned replicas, const double *weights, size_t *offsets, size_t *counts) {
     double total = 0.0, sum = 0.0;
     for (unsigned r = 0; r < replicas; r++) total += weights[r];
@@ -49,6 +50,7 @@ size_t clq_shares_most(size_t count, unsigned replicas, const double *weights, u
     double total = 0.0;
     for (unsigned r = 0; r < replicas; r++) total += weights[r];
     if (!(weights[replica] > 0.0)) return 0;
-    /* One more than the part rounded down: it may be a whole number but for the division's rounding. */
+    /* One more than the part rounded down, and not the part rounded up: the division's rounding may have made the part
+     * a whole number that it is not. */
     return CLQ_MIN((size_t)((double)count * (weights[replica] / total)) + 1, count);
 }

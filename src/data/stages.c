@@ -1,5 +1,4 @@
-/* The stages of a pipeline: what is set before it runs. Setting one starts over at the first batch of
- * epoch 0. */
+/* The stages of a pipeline, which are set before it runs. Setting a stage starts over at the first batch of epoch 0. */
 #include "data/dataset.h"
 
 void clq_dataset_start_over(clq_dataset *dataset) {
@@ -26,7 +25,7 @@ void clq_dataset_stages(const clq_dataset *dataset, size_t *batch, size_t *buffe
     *buffer = dataset->buffer;
 }
 
-/* The hash so far is the next one's seed; of 128 bits the lower 64. */
+/* Adds data to a hash. The lower 64 of the 128 bits so far are the seed of the data's hash. */
 static void add_hash(clq_hash128 *hash, const void *data, size_t bytes) {
     const clq_hash128 one = clq_hash128_of(data, bytes, hash->low);
     *hash = (clq_hash128){.low = one.low, .high = hash->high ^ one.high};
@@ -34,7 +33,7 @@ static void add_hash(clq_hash128 *hash, const void *data, size_t bytes) {
 
 clq_hash128 clq_dataset_fingerprint(const clq_dataset *d, bool values) {
     size_t rows;
-    (void)clq_dataset_samples(d, &rows); /* a shuffled text has one more */
+    (void)clq_dataset_samples(d, &rows); /* a shuffled text has one window more */
     const size_t samples = values ? d->info.samples : 0;
     const uint64_t stages[] = {samples, d->batch, d->buffer, d->buffer ? d->seed : 0, d->drop_remainder};
     clq_hash128 hash = {0};

@@ -1,5 +1,5 @@
-/* Made-up data that can be learned: each class has a blocky pattern, each sample is its class's pattern
- * in noise. All of it is whole numbers from Philox, so it is the same everywhere. */
+/* Synthetic data that can be learned: each class has a blocky pattern, and each sample is its class's pattern with
+ * noise. All values are integers computed by Philox, so they are the same on every machine. */
 #include "data/dataset.h"
 
 #include <stdio.h>
@@ -7,20 +7,20 @@
 
 enum {
     SEED = 2026,
-    CELLS = 7,      /* blocks along an axis, at most */
-    TEST_SHARE = 6, /* training samples to one test sample */
+    CELLS = 7,      /* the most blocks along an axis */
+    TEST_SHARE = 6, /* training samples for each test sample */
     CLASSES_MAX = 1 << 16,
 };
 
-/* The test part's streams lie behind those of the training part; the patterns are common. */
+/* The test part has streams of its own, after those of the training part. Both parts share the patterns. */
 enum { STREAM_PATTERN, STREAM_LABEL, STREAM_NOISE, STREAMS };
 
 typedef struct recipe {
     unsigned rank;
     size_t dims[CLQ_ARRAY_DIMS_MAX]; /* (samples, shape…) */
     size_t elements;                 /* of one sample */
-    size_t classes, places;          /* places: labels of a sample, which are all alike */
-    uint64_t streams;                /* the part's first */
+    size_t classes, places;          /* places: labels of a sample, all alike */
+    uint64_t streams;                /* number of the part's first stream */
 } recipe;
 
 /* ---- "28x28/10/60000", or "28x28/10/60000/4" ---- */
@@ -58,7 +58,7 @@ static clq_status parse(const char *description, bool test, recipe *out) {
 
 /* ---- making it ---- */
 
-/* The block that element `element` of a sample lies in. */
+/* The block in which a sample's element lies. *cells: the number of blocks. */
 static size_t cell_of(const recipe *r, size_t element, size_t *cells) {
     size_t cell = 0, stride = 1;
     for (unsigned axis = r->rank - 1; axis >= 1; axis--) {
@@ -81,13 +81,13 @@ static void make_patterns(const recipe *r, uint8_t *patterns) {
     }
 }
 
-/* noise: 0 to 255, half of it below the pattern and half above. */
+/* Adds noise to a value. noise: 0 to 255, of which 128 means none. */
 static uint8_t with_noise(uint8_t value, uint32_t noise) {
     int sum = value + (int)noise - 128;
     return (uint8_t)CLQ_MAX(0, CLQ_MIN(sum, 255));
 }
 
-/* One block of random numbers, 16 bytes, is the noise of 16 elements. */
+/* A block of random numbers has 16 bytes, the noise of 16 elements. */
 static void make_sample(const recipe *r, size_t number, const uint8_t *pattern, uint8_t *out) {
     const size_t blocks = clq_ceil_div(r->elements, 16);
     for (size_t block = 0; block < blocks; block++) {

@@ -1,13 +1,13 @@
-/* Texts: the bytes of a file as tokens. A sample is a window of them, and its labels are the bytes behind each of its
- * bytes. Windows lie side by side. If the set is shuffled they begin, in each epoch, at another place in the first
- * window (rows.c), so that a model sees each byte at every place. */
+/* Texts: the bytes of a file as tokens. A sample is a window of tokens. Its labels are the bytes that follow each of
+ * its bytes. Windows lie side by side. If the set is shuffled, the windows begin at another byte in each epoch
+ * (rows.c), so that a model sees each byte at every place. */
 #include "data/dataset.h"
 
 #include <stdio.h>
 #include <string.h>
 
 enum {
-    HELD_BACK = 10, /* of so many parts of the text the last one is the test part */
+    HELD_BACK = 10, /* the test part is the last of this many equal parts of the text */
     WINDOW_USUAL = 128
 };
 
@@ -18,7 +18,7 @@ const char *clq_dataset_text_file(const char *name) { return name + sizeof prefi
 
 size_t clq_windows(const clq_dataset *d) {
     const size_t windows = d->arrays[0].count / d->window;
-    return d->buffer > 0 ? windows - 1 : windows; /* room for the place of the first one */
+    return d->buffer > 0 ? windows - 1 : windows; /* leaves room for any beginning of the first window */
 }
 
 clq_status clq_dataset_window(clq_dataset *d, size_t tokens) {
@@ -39,7 +39,7 @@ clq_status clq_dataset_window(clq_dataset *d, size_t tokens) {
     return CLQ_OK;
 }
 
-/* Bytes [first, first + count) of the text, and those behind them. */
+/* Makes a dataset of the text's bytes [first, first + count), with the bytes that follow them as labels. */
 static clq_status cut(const char *text, size_t first, size_t count, const clq_data_origin *origin, clq_dataset **out) {
     clq_array tokens = {0}, behind = {0};
     clq_dataset *data;
@@ -70,7 +70,7 @@ clq_status clq_source_of_text_look(clq_dataset_sight *out) {
 }
 
 clq_status clq_source_of_text(const char *path, const char *part, clq_dataset **out) {
-    enum { LEAST = 4 * HELD_BACK }; /* so that either part has two windows */
+    enum { LEAST = 4 * HELD_BACK }; /* so that each part has at least two windows */
     bool test = false;
     void *text;
     size_t bytes;

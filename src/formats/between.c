@@ -1,5 +1,6 @@
-/* Folders for a file between this process and another one, in TMPDIR. A process that is killed leaves its folder: the
- * next one that opens one removes it. Whose folder is in use is told by a lock on it, which ends with its process. */
+/* Temporary folders in TMPDIR, each for a file that this process and another process exchange. A process that is killed
+ * leaves its folder behind. The next process that opens a folder removes it. A folder in use has a lock, which ends
+ * with its process. */
 #define _GNU_SOURCE /* flock; NOLINT(bugprone-reserved-identifier) */
 #include "formats/private.h"
 
@@ -14,15 +15,15 @@
 #include <unistd.h>
 
 static const char prefix[] = "clique-keras-";
-enum { RANDOM = 6, YOUNG_S = 60 }; /* a young folder may be about to be locked */
+enum { RANDOM = 6, YOUNG_S = 60 }; /* a younger folder may be about to be locked */
 
-/* A program that was ended leaves a part of a file there. */
+/* Removes the files in a folder: a program that was ended early leaves a part of a file there. */
 static void empty(int folder) {
     const int copy = dup(folder);
     DIR *entries = copy < 0 ? NULL : fdopendir(copy);
     if (!entries && copy >= 0) close(copy);
     for (const struct dirent *entry; entries && (entry = readdir(entries));)
-        (void)unlinkat(dirfd(entries), entry->d_name, 0); /* but for "." and ".." */
+        (void)unlinkat(dirfd(entries), entry->d_name, 0); /* fails for "." and "..", which is fine */
     if (entries) closedir(entries);
 }
 
@@ -30,7 +31,7 @@ static bool has_form(const char *name) {
     return strncmp(name, prefix, sizeof prefix - 1) == 0 && strlen(name) == sizeof prefix - 1 + RANDOM;
 }
 
-/* Whether a folder is this user's, is no young one, and nobody has its lock. */
+/* Whether a folder was left behind: this user owns it, it is not young, and nobody has its lock. */
 static bool is_left(int folder) {
     struct stat info;
     return fstat(folder, &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == geteuid() &&
@@ -67,7 +68,7 @@ clq_status clq_between_open(clq_between *out) {
         return status;
     }
     out->lock = open(out->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (out->lock >= 0) (void)flock(out->lock, LOCK_EX | LOCK_NB); /* where there are no locks, others take none, too */
+    if (out->lock >= 0) (void)flock(out->lock, LOCK_EX | LOCK_NB); /* if this fails, other processes' locks fail, too */
     out->file = clq_strprintf("%s/weights", out->folder);
     return out->file ? CLQ_OK : CLQ_ERROR_MEMORY;
 }

@@ -19,7 +19,7 @@ static clq_status count_records(const char *path, size_t *out) {
     return CLQ_OK;
 }
 
-/* 3 planes to (32, 32, 3). */
+/* Rearranges 3 planes to (32, 32, 3). */
 static void interleave(const unsigned char *planes, unsigned char *image) {
     for (size_t pixel = 0; pixel < PIXELS; pixel++)
         for (size_t channel = 0; channel < CHANNELS; channel++)

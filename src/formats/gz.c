@@ -6,23 +6,23 @@
 #include <zlib.h>
 
 enum { GZIP_ONLY = 16 + 15, ZLIB_CHUNK = 1 << 30, LIKELY_RATIO = 16, WINDOW_BYTES = 1 << 18 };
-/* Of gzip: a header of 10 bytes, a stream of nothing of 2, a trailer of 8 (RFC 1952, RFC 1951). */
+/* The least bytes of a gzip file: a header of 10, an empty stream of 2, a trailer of 8 (RFC 1952, RFC 1951). */
 enum { SHORTEST = 20 };
 
-/* The compressed file, of which a window is in memory: not the whole beside what is inflated. */
+/* The compressed file. Only a window of it is in memory, because the inflated content is in memory, too. */
 typedef struct input {
     clq_file file;
     unsigned char *window; /* (WINDOW_BYTES) */
-    size_t first, end;     /* what the window holds of the file */
-    size_t offset;         /* of the byte that is to be inflated next; within the window or at its end */
+    size_t first, end;     /* the window holds the file's bytes [first, end) */
+    size_t offset;         /* of the next byte to inflate; within the window or at its end */
 } input;
 
-/* What was inflated so far. */
+/* The content that was inflated so far. */
 typedef struct output {
     const char *path;
     char *data;
     size_t bytes, capacity, max_bytes;
-    bool peeks; /* no more than max_bytes are wanted; else more are refused */
+    bool peeks; /* true: inflating stops after max_bytes; false: more than max_bytes are an error */
 } output;
 
 static bool is_enough(const output *to) { return to->peeks && to->bytes >= to->max_bytes; }
@@ -38,7 +38,7 @@ static void inflate_free(voidpf context, voidpf block) {
 }
 
 static clq_status make_room(output *to, size_t capacity) {
-    char *grown = clq_alloc_unset(64, capacity); /* the system gives its pages as they are filled */
+    char *grown = clq_alloc_unset(64, capacity); /* not zeroed: the system gives the pages as they are filled */
     if (!grown) return clq_fail_within(CLQ_ERROR_MEMORY, "%s", to->path);
     if (to->bytes) memcpy(grown, to->data, to->bytes);
     clq_free(to->data);
@@ -47,7 +47,7 @@ static clq_status make_room(output *to, size_t capacity) {
     return CLQ_OK;
 }
 
-/* Sees to it that the window holds at least `wanted` bytes from the offset on, or all that are left of the file. */
+/* Makes sure that the window holds at least `wanted` bytes from the offset on, or all that are left of the file. */
 static clq_status look_ahead(input *in, size_t wanted) {
     if (in->end - in->offset >= wanted || in->end == in->file.bytes) return CLQ_OK;
     size_t bytes = CLQ_MIN(in->file.bytes - in->offset, (size_t)WINDOW_BYTES);
@@ -59,8 +59,9 @@ static clq_status look_ahead(input *in, size_t wanted) {
 
 static const unsigned char *next_byte(const input *in) { return in->window + (in->offset - in->first); }
 
-/* The last 4 bytes tell the inflated size of the last member, modulo 2^32: usually all, but it may
- * lie, so it buys no more than a likely ratio. */
+/* Guesses the inflated size. The last 4 bytes of a gzip file give the last member's inflated size, modulo 2^32. This is
+ * usually the complete size, but it may be wrong or a lie. So the guess is at most LIKELY_RATIO times the file's
+ * size. */
 static clq_status first_guess(const input *in, size_t max_bytes, size_t *out) {
     unsigned char last[4];
     CLQ_TRY(clq_file_get(&in->file, in->file.bytes - sizeof last, last, sizeof last));
@@ -83,11 +84,11 @@ static clq_status grow(output *to) {
         return clq_fail(CLQ_ERROR_FORMAT, "%s: inflates to more than the %zu bytes that are read here", to->path,
                         to->max_bytes);
     if (to->bytes < to->capacity) return CLQ_OK;
-    size_t most = to->max_bytes + 1; /* one more than allowed shows that there is more */
+    size_t most = to->max_bytes + 1; /* a byte more than is allowed shows that the content is too long */
     return make_room(to, to->capacity > most / 2 ? most : to->capacity * 2);
 }
 
-/* Inflates one member, which starts at the input's offset, and goes behind it. */
+/* Inflates one member, which starts at the input's offset, and moves the offset behind it. */
 static clq_status inflate_member(z_stream *stream, input *in, output *to) {
     while (!is_enough(to)) {
         CLQ_TRY(grow(to));
@@ -174,7 +175,7 @@ static clq_status read_either(const clq_file *file, size_t max_bytes, bool peeks
 
 clq_status clq_gz_read(const char *path, size_t max_bytes, void **out, size_t *bytes) {
     max_bytes = CLQ_MIN(max_bytes, (size_t)PTRDIFF_MAX / 2);
-    size_t slack = max_bytes / 64 + 4096; /* gzip adds a little to what it cannot compress */
+    size_t slack = max_bytes / 64 + 4096; /* data that gzip cannot compress become a little longer */
     clq_file file;
     CLQ_TRY(clq_file_open(path, max_bytes + slack, &file));
     clq_status status = read_either(&file, max_bytes, false, out, bytes);

@@ -16,7 +16,7 @@ static bool find_dtype(unsigned char code, clq_dtype *out) {
     }
 }
 
-/* Type and shape; *header is where the values start. */
+/* Parses type and shape. *header: the offset of the values. */
 static clq_status parse_header(const char *path, const unsigned char *in, size_t size, clq_array *array,
                                size_t *header) {
     if (size < MAGIC_BYTES)
@@ -60,7 +60,7 @@ clq_status clq_idx_read(const char *path, clq_array *out) {
         clq_free(data);
         return status;
     }
-    memmove(data, (char *)data + header, size - header); /* in place: a data set is not held twice */
+    memmove(data, (char *)data + header, size - header); /* in place, so that memory never holds the data twice */
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
     clq_swap_bytes(data, array.count, clq_dtype_bytes(array.dtype));
 #endif

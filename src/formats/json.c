@@ -44,8 +44,8 @@ json_t *clq_json_put(json_t *object, const char *key, json_t *value) {
     return NULL;
 }
 
-/* Jansson recurses once per nested container; the stack that this may take is the caller's to
- * bound. */
+/* Refuses text that is nested too deeply: Jansson recurses once per nested container, so the caller has to bound the
+ * stack that it uses. */
 static clq_status check_depth(const char *text, size_t bytes, size_t max_depth, const char *where) {
     size_t depth = 0;
     bool in_string = false;
@@ -76,7 +76,7 @@ clq_status clq_json_parse(const char *text, size_t bytes, size_t max_depth, cons
     const clq_locale entered = clq_locale_enter();
     json_t *parsed = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
     clq_locale_leave(entered);
-    /* Where an allocation fails, Jansson mostly says nothing, or takes the token for a wrong one, or cuts it off. */
+    /* If an allocation fails, Jansson mostly gives no error text, or calls the token invalid, or cuts the token off. */
     if (errno == ENOMEM || (!parsed && (!error.text[0] || json_error_code(&error) == json_error_out_of_memory))) {
         json_decref(parsed);
         return clq_fail(CLQ_ERROR_MEMORY, "%s: out of host memory for %zu bytes of JSON", where, bytes);

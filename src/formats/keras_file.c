@@ -1,5 +1,5 @@
-/* Keras's .keras and .weights.h5 files: a program of their own turns them into safetensors, and back (helpers/keras).
- * A damaged file can end that program, and not the caller's. */
+/* Keras's .keras and .weights.h5 files. A separate program (helpers/keras) converts them to safetensors, and back. So a
+ * damaged file can crash that program, but not the caller's. */
 #define _GNU_SOURCE /* pipe2; NOLINT(bugprone-reserved-identifier) */
 #include "formats/private.h"
 
@@ -39,13 +39,14 @@ clq_status clq_keras_files_check(const char *path) {
 
 /* ---- the program ---- */
 
-/* Signals that a damaged file may end the program by: those of faults, and that of the limit of time. */
+/* Whether a damaged file may have caused this signal: signals of faults, and those of the limit of processor time. */
 static bool is_of_file(int signal) {
     return signal == SIGSEGV || signal == SIGBUS || signal == SIGABRT || signal == SIGFPE || signal == SIGILL ||
            signal == SIGTRAP || signal == SIGXCPU || signal == SIGKILL;
 }
 
-/* What it says: "ok", or a status and one line. */
+/* Turns the program's answer into a status. said: "ok", or a status and one line. known: whether `ended` is the
+ * program's status from waitpid. */
 static clq_status judge(const char *verb, const char *path, char *said, bool known, int ended) {
     char *detail;
     if (strcmp(said, "ok\n") == 0 && (!known || ended == 0)) return CLQ_OK;
@@ -67,7 +68,7 @@ static clq_status judge(const char *verb, const char *path, char *said, bool kno
     return clq_fail(CLQ_ERROR_SYSTEM, "%s: the program %s ended without an answer", path, program_name);
 }
 
-/* Up to the program's end. */
+/* Reads the answer until the program ends. Drops what does not fit. */
 static void read_answer(int from, char *said, size_t bytes) {
     size_t length = 0;
     char rest[256];
@@ -81,8 +82,9 @@ static void read_answer(int from, char *said, size_t bytes) {
     said[length] = '\0';
 }
 
-/* Messages of the C library about a damaged heap are nobody's; and the program needs nothing of the environment. It is
- * in a group of its own: Ctrl-C is for the command, which may go on to save. */
+/* Starts the program. Its stderr goes to /dev/null, because the C library's messages about a damaged heap help nobody.
+ * Its environment is empty, because it needs none. It gets its own process group: Ctrl-C is meant for the command,
+ * which may go on to save. */
 static int start(const char *const *words, int answer, pid_t *out) {
     static char *const nothing[] = {NULL};
     posix_spawn_file_actions_t actions;
@@ -93,7 +95,7 @@ static int start(const char *const *words, int answer, pid_t *out) {
         (void)posix_spawn_file_actions_destroy(&actions);
         return error;
     }
-    error = posix_spawnattr_setflags(&how, POSIX_SPAWN_SETPGROUP); /* group 0: of the program's own number */
+    error = posix_spawnattr_setflags(&how, POSIX_SPAWN_SETPGROUP); /* group 0: a new group with the program's number */
     if (!error) error = posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     if (!error) error = posix_spawn_file_actions_adddup2(&actions, answer, STDOUT_FILENO);
     if (!error) error = posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
@@ -103,7 +105,7 @@ static int start(const char *const *words, int answer, pid_t *out) {
     return error;
 }
 
-/* verb: "read" or "write"; path: Keras's file, which messages name. */
+/* Runs the program and waits for it. verb: "read" or "write"; path: Keras's file, for messages. */
 static clq_status run(const char *verb, const char *from, const char *to, const char *path) {
     char program[CLQ_BESIDE_BYTES], said[CLQ_DETAIL_MAX + 16];
     int ends[2], ended = 0;
@@ -123,7 +125,7 @@ static clq_status run(const char *verb, const char *from, const char *to, const 
     close(ends[0]);
     pid_t waited;
     while ((waited = waitpid(pid, &ended, 0)) < 0 && errno == EINTR) continue;
-    return judge(verb, path, said, waited == pid, ended); /* a caller that ignores SIGCHLD leaves nobody to wait for */
+    return judge(verb, path, said, waited == pid, ended); /* if the caller ignores SIGCHLD, waitpid finds no process */
 }
 
 /* ---- reading and writing ---- */
@@ -131,7 +133,7 @@ static clq_status run(const char *verb, const char *from, const char *to, const 
 clq_status clq_keras_file_open(const char *path, clq_safetensors **out) {
     clq_between b = {.lock = -1};
     clq_file file;
-    CLQ_TRY(clq_file_open(path, SIZE_MAX - 64, &file)); /* whether it is there; the program says the rest */
+    CLQ_TRY(clq_file_open(path, SIZE_MAX - 64, &file)); /* only whether it exists; the program reports the rest */
     clq_file_close(&file);
     CLQ_TRY(clq_keras_files_check(path));
     clq_status status = clq_between_open(&b);

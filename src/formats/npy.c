@@ -6,10 +6,10 @@ enum { MAGIC_BYTES = 6, PREFIX_V1 = 10, PREFIX_V2 = 12, HEADER_MAX = 1 << 20, AL
 
 static const char magic[] = "\x93NUMPY";
 
-/* What the header says: the text of a Python dictionary. */
+/* The content of the header, which is the text of a Python dictionary. */
 typedef struct file_header {
     clq_array array; /* its type, rank and dims */
-    bool swapped;    /* in the byte order that the host has not */
+    bool swapped;    /* the values have the other byte order than the host */
     bool fortran_order;
 } file_header;
 
@@ -35,7 +35,7 @@ static void skip_blanks(cursor *at) {
     while (at->next < at->end && (*at->next == ' ' || *at->next == '\n' || *at->next == '\t')) at->next++;
 }
 
-/* Takes `c`, with the blanks before it, where it comes next. */
+/* If `c` comes next, takes it and the blanks before it. */
 static bool take(cursor *at, char c) {
     skip_blanks(at);
     if (at->next == at->end || *at->next != c) return false;
@@ -51,7 +51,7 @@ static bool take_word(cursor *at, const char *word) {
     return true;
 }
 
-/* A string in either quotes without escapes: keys and type names have none. */
+/* Takes a string in single or double quotes. Escapes are refused: keys and type names have none. */
 static clq_status take_string(cursor *at, char *out, size_t capacity) {
     char quote = take(at, '\'') ? '\'' : '"';
     if (quote == '"' && !take(at, '"')) return fail_at(at, "a string");
@@ -92,7 +92,7 @@ static clq_status parse_dim(cursor *at, size_t *out) {
         if (!clq_mul_size(value, 10, &value) || !clq_add_size(value, (size_t)(*at->next - '0'), &value))
             return fail_at(at, "a dimension that fits in memory");
     if (at->next == first) return fail_at(at, "a dimension");
-    if (at->next < at->end && *at->next == 'L') at->next++; /* Python 2 wrote long integers so */
+    if (at->next < at->end && *at->next == 'L') at->next++; /* Python 2's suffix of long integers */
     *out = value;
     return CLQ_OK;
 }
@@ -154,7 +154,7 @@ static clq_status parse_dictionary(const char *text, size_t bytes, const char *w
 
 /* ---- reading ---- */
 
-/* Where the header's text starts and ends. */
+/* Finds where the header's text starts and ends. */
 static clq_status find_header(const char *path, const unsigned char *in, size_t size, size_t *begin, size_t *end) {
     if (size < PREFIX_V1 || memcmp(in, magic, MAGIC_BYTES) != 0)
         return clq_fail(CLQ_ERROR_FORMAT, "%s: no NPY file: %s", path,
@@ -201,13 +201,14 @@ static void transpose(const clq_array *array, const char *from, char *to) {
     }
 }
 
-/* numpy takes any byte but 0 as true; here true is 1. */
+/* numpy takes any byte but 0 as true; here, true is always 1. */
 static void normalise_bools(clq_array *array) {
     unsigned char *values = array->data;
     for (size_t i = 0; i < array->count; i++) values[i] = values[i] != 0;
 }
 
-/* Moves the values into place; the array's data are the file's content and are replaced where they change order. */
+/* Moves the values to the beginning of the array's data, which are the file's content. If the values are in Fortran
+ * order, replaces the data by a new block. */
 static clq_status arrange(file_header *header, size_t data_at) {
     clq_array *array = &header->array;
     size_t size = clq_dtype_bytes(array->dtype);
@@ -259,7 +260,7 @@ static const char *type_name(clq_dtype dtype) {
     return NULL;
 }
 
-/* Prefix and dictionary, blanks up to the alignment, a newline. */
+/* Composes the prefix, the dictionary, blanks up to the alignment, and a newline. */
 static void compose_header(const clq_array *array, clq_text *text) {
     char order = clq_dtype_bytes(array->dtype) == 1 ? '|' : __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? '<' : '>';
     clq_text dict = {0};
@@ -286,7 +287,7 @@ clq_status clq_npy_write(const char *path, const clq_array *array) {
     if (status == CLQ_OK) {
         clq_file_writer_put(writer, header.data, header.length);
         clq_file_writer_put(writer, array->data, array->count * clq_dtype_bytes(array->dtype));
-        status = clq_file_writer_commit(writer); /* which fails where a put has */
+        status = clq_file_writer_commit(writer); /* fails if a put failed */
     }
     clq_free(header.data);
     return status;

@@ -7,7 +7,7 @@
 
 enum { LENGTH_BYTES = 8, HEADER_MAX = 100 * 1000 * 1000, HEADER_DEPTH = 4 };
 
-/* The values lie in the file as the host has them. */
+/* The file's values are little-endian, and this code does not swap bytes. */
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "safetensors are read and written on little-endian hosts");
 
 static const struct {
@@ -22,7 +22,7 @@ static const struct {
 /* ---- reading ---- */
 
 struct clq_safetensors {
-    const char *path; /* while it is opened: for messages */
+    const char *path; /* for messages; NULL once the file is open */
     char *content;
     json_t *header; /* owns the names and the metadata */
     clq_safetensors_entry *entries;
@@ -70,7 +70,7 @@ static clq_status parse_shape(const clq_safetensors *file, const json_t *info, c
     return CLQ_OK;
 }
 
-/* The entry's data, `values` being the part of the file behind the header. */
+/* Finds the entry's data. values: the part of the file behind the header. */
 static clq_status parse_offsets(const clq_safetensors *file, const json_t *info, const char *values, size_t bytes,
                                 clq_safetensors_entry *entry) {
     const json_t *offsets = json_object_get(info, "data_offsets");
@@ -120,14 +120,15 @@ static clq_status parse_entries(clq_safetensors *file, const char *values, size_
     return CLQ_OK;
 }
 
-/* By place; of several at one place, all but one are empty and come first. */
+/* Compares entries by place. In a valid file, at most one of several entries at one place has bytes; it comes last. */
 static int compare_places(const void *a, const void *b) {
     const clq_safetensors_entry *left = a, *right = b;
     if (left->data != right->data) return (const char *)left->data < (const char *)right->data ? -1 : 1;
     return (left->bytes > right->bytes) - (left->bytes < right->bytes);
 }
 
-/* Nothing may be hidden between tensors, and no byte may belong to two. */
+/* Checks that the tensors cover the data exactly: nothing may be hidden between tensors, and no byte may belong to
+ * two. */
 static clq_status check_places(clq_safetensors *file, const char *values, size_t bytes) {
     if (file->count) qsort(file->entries, file->count, sizeof(*file->entries), compare_places);
     size_t at = 0;
@@ -143,7 +144,7 @@ static clq_status check_places(clq_safetensors *file, const char *values, size_t
     return CLQ_OK;
 }
 
-/* What other programs keep weights in, by how it begins, and what is to be done. */
+/* Other formats in which programs keep weights: how their files begin, and what the user can do. */
 static const struct stranger {
     const char *begin;
     size_t bytes;
@@ -176,7 +177,7 @@ static clq_status parse_file(clq_safetensors *file, size_t size) {
     uint64_t length;
     memcpy(&length, file->content, sizeof(length));
     size_t rest = size - LENGTH_BYTES;
-    if (length > HEADER_MAX) CLQ_TRY(check_begin(file, size)); /* else it may be a header that is cut off */
+    if (length > HEADER_MAX) CLQ_TRY(check_begin(file, size)); /* otherwise it may be a header that is cut off */
     if (length > HEADER_MAX || length > rest)
         return clq_fail(CLQ_ERROR_FORMAT, "%s: no safetensors file or truncated: a header of %ju bytes in %zu",
                         file->path, (uintmax_t)length, size);
@@ -285,7 +286,7 @@ static clq_status add_tensor(const char *path, json_t *header, const clq_safeten
             return fail_memory(path);
         }
     json_t *info = json_pack("{s:s, s:o, s:[I, I]}", "dtype", type_name(tensor->dtype), "shape", shape, "data_offsets",
-                             (json_int_t)begin, (json_int_t)end); /* takes shape, also when it fails */
+                             (json_int_t)begin, (json_int_t)end); /* takes over `shape`, also when it fails */
     return json_object_set_new(header, tensor->name, info) == 0 ? CLQ_OK : fail_memory(path);
 }
 
@@ -301,7 +302,7 @@ static clq_status add_metadata(const char *path, json_t *header, const char *con
     return json_object_set_new(header, METADATA, pairs) == 0 ? CLQ_OK : fail_memory(path);
 }
 
-/* The header's text, with blanks up to a multiple of 8. */
+/* Composes the header's text, with blanks at its end up to a multiple of 8 bytes. */
 static clq_status compose_header(const char *path, const clq_safetensors_source *tensors, size_t count,
                                  const char *const *metadata, size_t metadata_count, clq_text *text) {
     json_t *header = json_object();
@@ -343,10 +344,10 @@ clq_status clq_safetensors_write(const char *path, const clq_safetensors_source 
     clq_file_writer_put(writer, header.data, header.length);
     for (size_t i = 0; i < count; i++) {
         size_t bytes = 0;
-        (void)measure(path, &tensors[i], &bytes); /* as for the header, which was refused where a tensor does not fit */
+        (void)measure(path, &tensors[i], &bytes); /* cannot fail here: compose_header has measured all tensors */
         clq_file_writer_put(writer, tensors[i].data, bytes);
     }
-    status = clq_file_writer_commit(writer); /* which fails where a put has */
+    status = clq_file_writer_commit(writer); /* fails if a put failed */
 done:
     clq_free(header.data);
     return status;

@@ -1,10 +1,11 @@
-/* Chrome's trace event format (the Chromium project's document "Trace Event Format"): an object whose traceEvents are
- * complete events ("X": begin and duration in microseconds) and the names of processes and threads ("M"). */
+/* Chrome's trace event format (the Chromium project's document "Trace Event Format"). The file is an object whose
+ * traceEvents are complete events ("X": begin and duration in microseconds) and the names of processes and threads
+ * ("M"). */
 #include "formats/private.h"
 
 struct clq_trace_writer {
     clq_file_writer *file;
-    bool any; /* events so far: the next needs a comma */
+    bool any; /* there were events: the next one needs a comma before it */
 };
 
 clq_status clq_trace_writer_open(const char *path, clq_trace_writer **out) {
@@ -21,7 +22,7 @@ clq_status clq_trace_writer_open(const char *path, clq_trace_writer **out) {
     return CLQ_OK;
 }
 
-/* Takes the object; NULL: there was no memory for it. */
+/* Writes the event and takes it over. NULL: there was no memory for the event. */
 static clq_status put(clq_trace_writer *writer, json_t *event) {
     clq_text text = {0};
     clq_text_add(&text, "%s\n", writer->any ? "," : "");
@@ -69,7 +70,7 @@ clq_status clq_trace_writer_put(clq_trace_writer *writer, const clq_trace_event 
 clq_status clq_trace_writer_commit(clq_trace_writer *writer) {
     static const char end[] = "\n]}\n";
     clq_file_writer_put(writer->file, end, sizeof end - 1);
-    clq_status status = clq_file_writer_commit(writer->file); /* which fails where a put has */
+    clq_status status = clq_file_writer_commit(writer->file); /* fails if a put failed */
     clq_free(writer);
     return status;
 }
