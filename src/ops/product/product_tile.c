@@ -15,8 +15,7 @@ enum {
     TILES_PER_UNIT = 8,       /* in a matrix: with fewer, tiles are made smaller, although these cost more per float */
     TERMS_LEAST = 64,         /* per slice, if slices are for more work-groups */
     CACHED_TERMS_LEAST = 512, /* per slice, if slices are for the cache */
-    CACHED_BYTES = 512 << 10, /* what one slice may read: about half of a core's second-level cache */
-    OWN_FLOATS = 48 << 10     /* of a row of an image of 16 bits, in a work-item's own memory */
+    CACHED_BYTES = 512 << 10  /* what one slice may read: about half of a core's second-level cache */
 };
 
 typedef struct tile {
