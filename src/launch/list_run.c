@@ -264,7 +264,7 @@ clq_status clq_list_replace(clq_list *list, clq_value value, clq_buffer *buffer)
     return CLQ_OK;
 }
 
-/* Sets anew the arguments of a launch that lie in either buffer. */
+/* Sets those arguments of a launch anew that lie in either buffer. */
 static clq_status rebind(clq_list *list, clq_launch *launch, const clq_buffer *a, const clq_buffer *b) {
     for (size_t i = 0; i < launch->argument_count; i++) {
         const clq_argument *argument = &list->arguments[launch->first_argument + i];
