@@ -36,8 +36,8 @@ clq_status clq_comm_create(clq_device *const *devices, unsigned count, const clq
  *
  * The new communicator fails together with all that were split from the same one, as NCCL's communicators do with
  * splitShare. To have communicators fail separately, create them instead of splitting one. Error messages name ranks by
- * their rank in the first communicator. Errors: INTERNAL (no ranks, too many, out of range, or one twice), ABORTED, and
- * those of clq_comm_create. */
+ * their rank in the first communicator. Errors: INTERNAL (no ranks, too many, out of range, or one twice), UNSUPPORTED
+ * (`comm` spans several processes), ABORTED, and those of clq_comm_create. */
 clq_status clq_comm_split(clq_comm *comm, const unsigned *ranks, unsigned count, clq_comm **out);
 void clq_comm_destroy(clq_comm *comm); /* takes NULL; no rank may be in a collective */
 /* Joins the communicators in all processes of a world into one. Its ranks are those of the world's rank 0, then those
@@ -59,7 +59,7 @@ unsigned clq_comm_total(const clq_comm *comm); /* number of ranks in all process
  * need is not looked at. */
 typedef struct clq_task {
     clq_collective collective;
-    clq_queue *queue; /* in-order, on the rank's device; the call flushes it and first waits for earlier commands */
+    clq_queue *queue; /* in-order, on the rank's device; the call first flushes it and waits for its commands */
     clq_buffer *in, *out;
     size_t in_offset, out_offset; /* bytes */
     size_t count;

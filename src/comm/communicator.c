@@ -4,8 +4,8 @@
 #include <time.h>
 
 /* How long after a failure a rank waits for its own commands to end, and then as long again for other ranks to let go
- * of its memory. A rank that comes late waits for a little. All ranks were woken, so what they still do takes as long
- * as a copy, unless a device hangs. */
+ * of its memory. However late a rank comes, it may wait for late_grace_s each time. All ranks were woken, so what they
+ * still do takes as long as a copy, unless a device hangs. */
 static const double grace_s = 0.4, late_grace_s = 0.05;
 
 /* ---- making and ending ---- */

@@ -38,7 +38,7 @@ typedef struct clq_member {
     clq_device *device;
     bool hosted;                    /* its thread reads and writes the device's memory itself, not by commands */
     atomic_size_t meetings;         /* barriers that it has reached; shows which rank is late */
-    atomic_size_t taken;            /* direct: bytes of its part that any rank has begun with */
+    atomic_size_t taken;            /* direct: bytes of its part that ranks have begun */
     double until;                   /* deadline of its current collective, on clq_now_running's clock */
     double begun;                   /* when the last rank arrived at the collective, on clq_now's clock */
     atomic_uint_fast64_t busy_ns;   /* time in successful collectives from `begun` on, in total */
@@ -65,7 +65,7 @@ typedef struct clq_member {
 enum { CLQ_SLOTS_MAX = 64 }; /* of one link */
 typedef struct clq_slot {
     char *outgoing; /* its part of the sender's staging memory, or of `aside` */
-    char *incoming; /* its part of the receiver's staging memory; NULL if the receiver is hosted */
+    char *incoming; /* its part of the receiver's staging memory; NULL: receiver is hosted, or PEER was asked */
     const char *at; /* staged, mapped: where the chunk is, in `outgoing` or in a hosted sender's own memory */
     /* Peer: memory of the receiver's device that takes the slot's chunks. Every slot has its own memory object, since a
      * driver may move an object as a whole from the device that used it last. The sender writes it, the receiver reads

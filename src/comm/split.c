@@ -8,7 +8,7 @@ static clq_status make_of(const clq_comm *parent, const unsigned *ranks, unsigne
     clq_device *devices[CLQ_REPLICAS_MAX];
     unsigned worlds[CLQ_REPLICAS_MAX];
     clq_comm *comm;
-    /* With a lost rank, it may take long until the rest of this function notices. */
+    /* If a rank is lost, the rest of this function may take long to notice that. */
     if (atomic_load(&parent->family->failed)) return clq_family_raise(parent->family);
     for (unsigned i = 0; i < count; i++) {
         devices[i] = parent->members[ranks[i]].device;

@@ -58,8 +58,9 @@ typedef struct clq_unlisted {
  * and libraries below `root` ("": the machine's own), takes some milliseconds, and opens no driver. */
 size_t clq_system_unlisted(const clq_system *system, const char *root, clq_unlisted *out, size_t capacity);
 
-/* Gives back memory pages of the drivers' code; the system reads a page from its file again when it is used (trim.c).
- * Call this after drivers were loaded and after programs were built, while no thread loads a library. */
+/* Gives back memory pages of libraries' code, above all the drivers'; the system reads a page from its file again when
+ * the page is used (trim.c). Call this after drivers were loaded and after programs were built, while no thread loads a
+ * library. */
 void clq_trim_code(void);
 
 /* A store for results about the machine as a whole (machine.c).
@@ -68,6 +69,7 @@ void clq_trim_code(void);
  *   on: drivers' files, the environment variables that drivers read, PCI devices. Frees `about`. Call this before
  *   clq_system_recall, which changes that environment.
  * - recall: *out is a copy, which the caller frees, or NULL if no intact entry is stored.
+ * - keep: stores a result, in place of the key's earlier one. forget: removes it.
  *
  * Errors: MEMORY. keep also: WRITE, and the failure of clq_cache_dir if there is no folder for the store. */
 clq_status clq_machine_key(clq_text *about, clq_hash128 *out);
@@ -103,7 +105,7 @@ clq_status clq_island_open(clq_system *system, const clq_device_choice *choices,
  * count or part out of range), NO_DEVICE (no device, or one that the machine does not have). */
 clq_status clq_devices_check(const clq_devices *devices);
 /* Opens all chosen devices, or none if one fails; clq_devices_check has accepted them. If `together`, the devices of
- * one platform share a context if clq_island_open allows it; a second replica on one device has its own context.
+ * one platform share a context if clq_island_open allows it; a second replica on one device is in another context.
  * Otherwise every device has its own context. reasons[i]: why the shared context was refused to device i; "" if it was
  * not; `reasons` may be NULL. */
 clq_status clq_devices_open(const clq_devices *devices, bool together, clq_device **out,
@@ -132,8 +134,8 @@ typedef enum clq_kernel_family { CLQ_FAMILY_TILE, CLQ_FAMILY_LOCAL } clq_kernel_
 clq_kernel_family clq_device_family(const clq_device *device);
 /* The number of floats in the prelude's `floatv`: 16, 8 or 4. */
 uint32_t clq_device_vector(const clq_device *device);
-/* The least number of work-groups with which every core of the device has work. PoCL's pthread device hands out
- * work-groups in runs of 32, so two cores need 64. A device that runs in its caller needs 1. */
+/* How many work-groups a kernel should have at least, so that every core of the device has work. PoCL's pthread device
+ * hands out work-groups in runs of 32, so two cores need 64. A device that runs in its caller needs 1. */
 uint32_t clq_device_min_groups(const clq_device *device);
 /* Whether work-groups can be made of sub-groups of `items` work-items. *required: a kernel must ask for that size
  * (cl_intel_required_subgroup_size). */
@@ -147,7 +149,7 @@ clq_matrix_unit clq_device_matrix_unit(const clq_device *device);
 typedef enum clq_quirk {
     CLQ_QUIRK_RUNS_IN_CALLER,        /* commands run in the thread that flushes them */
     CLQ_QUIRK_GROUPS_IN_RUNS,        /* a thread takes 32 work-groups at a time */
-    CLQ_QUIRK_MIXES_UP_KERNELS,      /* two devices that run the same program at the same time crash */
+    CLQ_QUIRK_MIXES_UP_KERNELS,      /* two devices that run the same program at the same time end the process */
     CLQ_QUIRK_COMPILES_AT_LAUNCH,    /* a kernel is compiled at its first launch */
     CLQ_QUIRK_BUILDS_ONE_AT_A_TIME,  /* several threads build programs no faster than one */
     CLQ_QUIRK_FORGETS_CALLBACKS,     /* a user event that is set to a failure does not run its callbacks */
@@ -174,7 +176,7 @@ clq_status clq_device_replace(const clq_device *device, clq_hash128 key, const v
  *
  * - trial_result: whether the trial was made, and *result if so. This process made it, or an earlier one with the same
  *   cache folder, device name, driver version and kernels.
- * - note: stores a result while the device is open.
+ * - note: stores a result for as long as the device is open. A result that is there stays.
  * - keep: stores it on disk, too, for later processes.
  *
  * If there is no memory or disk space, the result is not stored. */
@@ -289,7 +291,7 @@ clq_status clq_buffer_view(clq_buffer *parent, size_t offset, size_t bytes, clq_
 size_t clq_device_view_align(const clq_device *device); /* bytes; a power of two, at least 64 */
 /* Makes a buffer of this device over the memory of another device's buffer `of`. The host must reach `of`
  * (clq_buffer_host), and this device must share the host's memory. Destroy the alias before `of`. If this device is
- * lost by then, `of` keeps its memory. Errors: UNSUPPORTED. */
+ * lost by then, the memory of `of` is never given back (clq_buffer_keep). Errors: UNSUPPORTED. */
 clq_status clq_buffer_alias(clq_device *device, clq_buffer *of, clq_buffer **out);
 /* Marks a buffer whose memory commands of another, lost device use through clq_buffer_host: nobody knows whether those
  * commands have ended. clq_buffer_destroy then does not give the memory back, and the budget continues to count it. */

@@ -135,7 +135,7 @@ char *clq_build_options(const clq_device *device, const char *own);
 typedef struct clq_claim {
     int file;              /* holds all claims of a cache; borrowed */
     long long place, mark; /* offsets in the file: of the byte that is locked, and of the byte of data */
-    bool held, alone;      /* held: false: the calls below do nothing; alone: no other process has the place */
+    bool held, alone;      /* not held: the calls below do nothing; alone: no other process has the place */
     bool marked;           /* shares the mark; the last process that shares it clears it */
     unsigned attempt;      /* how many processes are known to have died while they made the program */
 } clq_claim;

@@ -31,9 +31,9 @@ typedef struct clq_fused {
 } clq_fused;
 
 /* The end of the run of launches from `first` on that can become one kernel. The list's values must be placed. Returns
- * `first` if that launch cannot be fused: a call, a launch with a source of its own, or a kernel whose work-groups may
- * have several items. A kernel takes a limited number of launches and buffers; the launches beyond it begin the next
- * run. */
+ * `first` if that launch cannot be fused: the list's family is not TILE, or the launch is a call, or it has a source of
+ * its own or work-groups that may have several items. A kernel takes a limited number of launches and buffers; the
+ * launches beyond these begin the next run. */
 size_t clq_fused_end(const clq_list *list, size_t first);
 /* Makes one kernel of such a run. *out is NULL and the status CLQ_OK if the compiler refuses the kernel, or if it
  * refused it or missed the build deadline in an earlier process. If it misses the deadline now, the status is TIMEOUT

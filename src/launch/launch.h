@@ -34,8 +34,8 @@ typedef enum clq_value_kind { CLQ_VALUE_ACTIVATION, CLQ_VALUE_SCRATCH, CLQ_VALUE
     X(SLOT, slot, uint32_t, "int")           /* which row of the metrics buffer this step writes */                   \
     X(STEP, step, uint32_t, "int")           /* number of the update that the step makes or would make, from 1 */     \
     X(FIRST_ROW, first_row, uint32_t, "int") /* where in the global batch the replica's examples begin */ \
-    X(SUM_FACTOR, sum_factor, float, "float") /* a gradient becomes (sum + gradient) * this; 0: just the gradient */ \
-    X(AVERAGE, average, float, "float")      /* part of the way that the weights' moving average goes */              \
+    X(SUM_FACTOR, sum_factor, float, "float") /* clq_accumulate: sum = (sum + gradient) * this; 0: sum = gradient */ \
+    X(AVERAGE, average, float, "float")      /* the moving average changes by (weights - average) * this */           \
     CLQ_RATE_PARAMS(X, , )                   /* of the update, for each optimizer (clq_update_rates) */               \
     CLQ_RATE_PARAMS(X, _1, _1)                                                                                        \
     CLQ_RATE_PARAMS(X, _2, _2)                                                                                        \

@@ -264,7 +264,7 @@ clq_status clq_list_replace(clq_list *list, clq_value value, clq_buffer *buffer)
     return CLQ_OK;
 }
 
-/* Sets anew the arguments of a launch that lie in either buffer. */
+/* Sets those arguments of a launch anew that lie in either buffer. */
 static clq_status rebind(clq_list *list, clq_launch *launch, const clq_buffer *a, const clq_buffer *b) {
     for (size_t i = 0; i < launch->argument_count; i++) {
         const clq_argument *argument = &list->arguments[launch->first_argument + i];
@@ -345,7 +345,7 @@ static bool is_one_command(const clq_launch *launch, uint32_t count) {
     return !launch->call && (launch->batch_dim < 0 || clq_launch_batch_size(launch, count) > 0);
 }
 
-/* Runs launches [first, end) with an order. If they may not be one command, the queue waits for the order's events
+/* Runs launches [first, end) with an order. If they are not exactly one command, the queue waits for the order's events
  * first, and a marker behind them is the order's `done` event. */
 static clq_status run_in_order(clq_list *list, clq_queue *queue, size_t first, size_t end, const clq_order *order) {
     if (is_one_command(&list->launches[first], list->params.count)) return run_command(list, queue, first, end, order);

@@ -84,9 +84,9 @@ struct clq_group {
 /* Opens the ranks' devices. limit NULL: 120 s, and these devices are lost together. */
 clq_status clq_shared_create(const clq_rank *ranks, unsigned count, const clq_build_limit *limit, clq_shared **out);
 void clq_shared_release(clq_shared *shared); /* the last of its groups frees it */
-/* Marks the end of the commands on the rank's caller's queue. If the device runs commands in its caller, one thread at
- * a time does so: PoCL's basic device (3.1) deadlocks if two threads enqueue on one queue, and groups that were split
- * from one another share their callers' queues. */
+/* Marks the end of the commands on the caller's queue of this rank. If the device runs commands in its caller, one
+ * thread at a time does so: PoCL's basic device (3.1) deadlocks if two threads enqueue on one queue, and groups that
+ * were split from one another share their callers' queues. */
 clq_status clq_shared_mark(const clq_group_rank *rank, clq_event **out);
 /* The memory with this handle on the rank's device, which the caller of this function releases. NULL: clq_group_alloc
  * did not make it. */

@@ -29,7 +29,7 @@ void clq_gate_wake(clq_gate *gate) {
 }
 
 /* The raiser writes the count and then reads `sleepers`; the sleeper writes `sleepers` and then reads the count. All
- * four are sequentially consistent: either the raiser sees the sleeper, or the sleeper sees the new count. */
+ * four accesses are sequentially consistent: either the raiser sees the sleeper, or the sleeper sees the new count. */
 void clq_gate_raise(clq_gate *gate, size_t count) {
     atomic_store(&gate->count, count);
     if (atomic_load(&gate->sleepers) != 0) clq_gate_wake(gate);

@@ -1,4 +1,4 @@
-/* Carries out a schedule as a job of the world's thread. All ranks go through the same sequence of items (round,
+/* Carries out a schedule as a job of the world (world/world.h). All ranks go through the same sequence of items (round,
  * chunk), as in walk.c. In each direction a window of messages is under way:
  *
  * - Receives begin early, in the items' order, and end in the same order. A chunk that is to be combined comes into a

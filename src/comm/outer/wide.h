@@ -20,7 +20,8 @@ void clq_wide_destroy(clq_wide *wide); /* takes NULL */
 /* Ends the world because the communicator has failed. That also ends the leader's wait for other processes. Any thread
  * may call it. */
 void clq_wide_fail(const clq_wide *wide, const clq_error *why);
-/* clq_walk_prepare_all for the ranks of this process. */
+/* Does what clq_walk_prepare_all says for the ranks of this process. Before the first collective of a kind, all
+ * processes meet here, too, within the world's deadline. */
 clq_status clq_wide_prepare(clq_wide *wide, const clq_task *task);
 
 unsigned clq_wide_first(const clq_wide *wide);                                     /* clq_comm_first */

@@ -207,8 +207,8 @@ INLINE uint64_t apart_from_inputs(const void *const *in, unsigned ins, void *con
     return apart;
 }
 
-/* Bytes to reduce before `to`, in the first output, is aligned; 0: it is aligned, or whole elements do not lead there.
- * Outputs that are aligned differently get ordinary stores. */
+/* How many bytes lie between `to`, a place in the first output, and the next aligned address; these are reduced first.
+ * 0: `to` is aligned, or the bytes are no whole elements. Outputs that are aligned differently get ordinary stores. */
 INLINE size_t stream_head(const char *to, size_t aligned, size_t element) {
     size_t head = (size_t)(-(uintptr_t)to) % aligned;
     return head % element == 0 ? head : 0;

@@ -134,7 +134,7 @@ static void pair_step(const clq_schedule *s, unsigned rank, unsigned round, clq_
     if (rank == s->to) receive(out, s->root, CLQ_PLACE_OUT, 0, s->bytes);
 }
 
-/* ---- stars: all to one rank, and back from it: 2 (n - 1) S bytes through that rank, in 2 steps ---- */
+/* ---- stars: all to one rank, and back from it: 2 (n - 1) S bytes through that rank; data make 2 hops ---- */
 
 /* Members 1 … m - 1 of a list send to the first member, one after the other. It sums in the list's order. */
 static void gather_step(const clq_schedule *s, const unsigned *members, unsigned m, unsigned rank, unsigned round,

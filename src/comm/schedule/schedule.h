@@ -9,8 +9,8 @@
 
 /* Parts of a buffer begin at multiples of this many bytes, so that two ranks share no cache line and no vector. */
 enum { CLQ_PART_ALIGN = 64, CLQ_PHASES_MAX = 3 };
-/* If `bytes` are divided into `parts` equal parts: the byte at which a part begins, and the part before it ends. The
- * last parts may be shorter or empty. */
+/* Divides `bytes` into `parts` equal parts, and returns the byte at which a part begins and the part before it ends.
+ * The last parts may be shorter or empty. */
 size_t clq_part_begin(unsigned part, unsigned parts, size_t bytes);
 
 typedef enum clq_collective {

@@ -26,8 +26,8 @@ clq_status clq_check_host_memory(clq_queue *queue, clq_verdict *out);
 /* check_coherence.c: for devices whose buffers the host sees (clq_buffer_host) */
 clq_status clq_check_coherence(clq_queue *queue, clq_verdict *out);
 
-/* Makes a kernel of selftest.cl. The kernels of the start-up test, which every device gets when it is opened first, are
- * a program of their own. */
+/* Makes a kernel of selftest.cl. The kernels of the start-up test (clq_device_self_test) are a program of their
+ * own. */
 clq_status clq_check_kernel(clq_device *device, const char *function, clq_kernel **out);
 void clq_verdict_wrong(clq_verdict *verdict, const char *format, ...) CLQ_PRINTF(2, 3);
 

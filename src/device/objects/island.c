@@ -124,7 +124,7 @@ static const clq_device_info *info_of(const clq_devices *devices, uint32_t i) {
 }
 
 /* Opens `first` and the later devices of its platform in one context, if there are at least two and the driver's copies
- * between them can be trusted. A device stands in a context once: a second replica on it gets a context of its own. */
+ * between them can be trusted. A device is in a context only once: a second replica on it goes into another one. */
 static clq_status open_island(const clq_devices *devices, uint32_t first, clq_device **out,
                               char (*reasons)[CLQ_REASON_MAX]) {
     clq_device_choice choices[CLQ_REPLICAS_MAX];

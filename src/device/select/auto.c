@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The drivers in the order of preference. It decides if one physical device is seen through several drivers, and
- * between CPU devices of equal speed. The maker's own driver comes first, and tools for testing last. */
+/* The drivers in the order of preference. The order decides between several drivers of one physical device, and between
+ * CPU devices of equal speed. The maker's own driver comes first, and tools for testing last. */
 static const char *const driver_order[] = {"nvidia", "amd",     "intel",  "apple",   "*",
                                            "pocl",   "rusticl", "clover", "oclgrind"};
 

@@ -1,7 +1,7 @@
-/* Parts of split devices. A process splits a device into a number of parts only once, and never releases the parts. The
- * reason is that clReleaseCommandQueue of PoCL 3.1 reads the queue's device after it has released the context, and with
- * the context the last reference to the part. That ends the process if a thread of the driver lets go of a command's
- * event after the host has released the queue, the context and the part. */
+/* Parts of split devices. A process splits a device only once for each number of parts, and never releases the parts.
+ * The reason is that clReleaseCommandQueue of PoCL 3.1 reads the queue's device after it has released the context, and
+ * with the context the last reference to the part. That ends the process if a thread of the driver lets go of a
+ * command's event after the host has released the queue, the context and the part. */
 #include "device/internal.h"
 
 typedef struct split {

@@ -34,7 +34,7 @@ static clq_status rate_of(clq_device *device, double *out) {
 clq_status clq_system_rate(clq_system *system, uint32_t index, double *gflops) {
     clq_device_entry *entry = &system->entries[index];
     *gflops = NAN;
-    if (!entry->id) return CLQ_OK; /* a recalled list has it, and its driver is not open */
+    if (!entry->id) return CLQ_OK; /* the entry is from a recalled list; its driver is not open */
     if (entry->rate == 0) {
         double rate = NAN;
         clq_device *device = NULL;
