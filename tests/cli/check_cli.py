@@ -40,10 +40,10 @@ SMALL, MLP = ["--model", LEAST, *COMMON], ["--model", "mlp", *COMMON]
 
 
 def run(*args, whole=False, unoptimized=False, **kwargs):
-    """whole: a step may be one launch. unoptimized: the kernels are not optimized; nor are those of plans, most of which launch
-    none."""
+    """whole: a step may be one launch. unoptimized: its kernels are not optimized, and so may be other ones: a device's rates
+    decide, too."""
     args = list(map(str, args))
-    if "env" not in kwargs and (unoptimized or args[:1] == ["plan"]):
+    if unoptimized:
         kwargs["env"] = os.environ | support.unoptimized()
     if args and args[0] in ("train", "eval", "predict", "plan", "tune") and not whole:
         args[1:1] = support.APART
