@@ -10,7 +10,7 @@
 /* ---- compressed gradients (compress.c) ----
  * Each rank sends a message in place of its gradient. From the messages of all ranks, every rank makes the same
  * gradient (clq_compress_halves and clq_choose_largest say what is exact). The compressor keeps the compression error,
- * and adds it to the next message. */
+ * and adds it to the next gradient. */
 
 /* How many elements of the trainable variables a message has with `how`, whose kind is TOP_K: the fraction, rounded
  * up. */
@@ -55,8 +55,8 @@ typedef struct clq_step_sum {
     unsigned rank, ranks; /* this rank, and the number of ranks. ranks 0 or 1: a replica alone */
     /* Replaces the first `count` floats of `values` by their sum over all ranks, with the same bits on each rank. The
      * plan calls it between two launches: on all ranks for the same values and counts, in the same order. queue: the
-     * queue of the launches. A lone 0 among the ranks' values changes no bit of the sum. NULL: the plan leaves out the
-     * sums, as in trials of a plan's launches. */
+     * queue of the launches. Zeros change no bit of a sum: if only one rank's value is not 0, the sum is this value.
+     * NULL: the plan leaves out the sums, as in trials of a plan's launches. */
     clq_status (*all_reduce)(void *context, clq_queue *queue, clq_buffer *values, size_t count);
     void *context;
 } clq_step_sum;
@@ -71,17 +71,18 @@ typedef struct clq_plan_config {
                                    NULL: not at all */
     uint32_t capacity;          /* examples that one run can hold; at least 1 */
     clq_dtype sample_dtype;     /* type of the uploaded samples: CLQ_U8 or CLQ_F32 */
-    clq_dtype activations;      /* F32, or F16 or BF16: samples' values are stored in 16 bits (step/precision.c) */
+    clq_dtype activations;      /* F32; or F16 or BF16, if samples' values are stored in 16 bits (step/precision.c) */
     /* The losses, one for each output of the model, in the order of outputs. NULL: inference only. from_logits
-     * describes the output as it stands. The plan does not read metrics_width and metrics_at: in a row of the metrics
-     * buffer, the totals of the losses lie one behind the other. */
+     * describes the output itself, even if the plan computes the loss from the input of its softmax or sigmoid. The
+     * plan does not read metrics_width and metrics_at: in a row of the metrics buffer, the totals of the losses lie one
+     * behind the other. */
     const clq_loss_problem *loss;
     const clq_optimizer *update; /* NULL: no backward and no update. Otherwise the plan needs a loss, and weights that
                                     were made for this optimizer. Rates come with each step */
     clq_update_options update_options; /* the options that the weights were made for. `treatments` are taken from the
                                           weights */
-    /* If ranks hold different variables, or different parts of the arenas: sums the squares of all ranks, for norms
-     * that the update uses. Its context outlives the plan's runs. */
+    /* If ranks hold different variables, or different parts of the arenas: sums the squares of all ranks, for norms and
+     * trust ratios that the update uses. Its context outlives the plan's runs. */
     clq_step_sum norm_parts;
     bool measures_all;   /* `norm_parts` also sums norms that no update uses */
     bool gradient_norms; /* also has launches that measure the gradient (segment NORM) */
@@ -96,16 +97,16 @@ typedef struct clq_plan_config {
     uint32_t metric_slots;            /* rows of the metrics buffer; at least 1 */
     clq_matmul_precision precision;   /* of products */
     const clq_selections *selections; /* selections for this plan's list, or NULL. clq_plan_create borrows them */
-    /* Each run of launches waits for its end, and fails with CLQ_ERROR_NOT_FINITE if a launch made a number that is not
-     * finite. */
+    /* Each run of launches waits for its end, and fails with CLQ_ERROR_NOT_FINITE if a launch of FORWARD to BACKWARD
+     * read or made a number that is not finite. */
     bool check_numerics;
     bool unfused_graph;  /* for comparison: without the passes that fuse operations */
     bool lowered_graph;  /* for comparison: with these passes, but each composite is replaced by the operations that it
                             is short for */
     bool fused_launches; /* as of clq_list_set_fused */
     /* A plan over the same weights that never runs at the same time, or NULL. As far as the sizes fit, the new plan
-     * uses that plan's memory for samples, labels, outputs, metrics and activations, in place of memory of its own.
-     * That plan must outlive the new plan. */
+     * uses that plan's memory for samples, labels, outputs, metrics, activations and tensors that cross a cut, in place
+     * of memory of its own. That plan must outlive the new plan. */
     const struct clq_plan *beside;
     /* A plan with as many rows of metrics. The new plan uses that plan's metrics buffer, as plans for the micro-batches
      * of one step do. That plan must outlive the new plan. NULL: the new plan has its own buffer, or the buffer of
@@ -185,7 +186,8 @@ void clq_plan_set_params(clq_plan *plan, const clq_step_params *params);
  * change places (clq_weights_turn). From then on, only the plan's own part of its gradient and of its optimizer state
  * is valid. If the weights have optimizer slots for one part alone, that must be the plan's part. */
 
-/* Whether the plan can share an update with so many ranks: its memory is the host's, and each rank gets a part. */
+/* Whether the plan can share an update with so many ranks: its memory is the host's, each rank gets a part, and nothing
+ * that needs whole variables follows the update (clq_weights_held). */
 bool clq_plan_can_shard_update(const clq_plan *plan, unsigned ranks);
 /* Prepares plan `rank` of plans[ranks]. All of them can share the update. Before any of them is destroyed, end the
  * sharding of all. */
@@ -207,8 +209,8 @@ void clq_plan_updated_part(const clq_plan *plan, unsigned ranks, unsigned rank, 
 
 double clq_plan_flops(const clq_plan *plan); /* of FORWARD to BACKWARD, for a full batch */
 
-/* How many calls of the device a step needs at most, if the step is run in so many parts: in each part one call for
- * each launch, or for each run of fused launches. */
+/* How many calls of the device a step needs at most, if the step is run in so many parts. Each launch of a part needs
+ * one call, or each run of fused launches. */
 size_t clq_plan_calls(const clq_plan *plan, size_t parts);
 /* Whether launches wait for other ranks (clq_step_sum). */
 bool clq_plan_exchanges(const clq_plan *plan);

@@ -66,7 +66,7 @@ typedef struct clq_numbers {
 
 /* An operand that is a number or an array, in a call with several operands. */
 typedef struct clq_operand {
-    unsigned place; /* number of the operand, from 1 on; 0: none, the operands are tensors */
+    unsigned place; /* number of the operand, from 1 on; 0: there is none, and a tensor stands in its place */
     double number;
     clq_numbers array; /* if it has numbers, they are the operand, in place of `number` */
     clq_shape shape;   /* of the array, without leading axes of size 1 */
@@ -106,7 +106,8 @@ typedef enum clq_place_kind {
     CLQ_PLACES_NEW    /* a new axis of size 1, which x does not have */
 } clq_place_kind;
 typedef struct clq_places {
-    unsigned count, rest; /* rest: index + 1 of the entry behind an ellipsis; 0: axes without an entry are the last */
+    /* rest: index + 1 of the entry right behind an ellipsis. 0: axes without an entry are the last ones. */
+    unsigned count, rest;
     struct clq_index {
         clq_place_kind kind;
         bool from_begin, to_end; /* of a RANGE: `first`, or `end`, is left out */

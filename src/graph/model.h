@@ -32,7 +32,7 @@ static inline uint32_t clq_layer_variable(const clq_layer *layer, unsigned numbe
  * have the same shape as before. */
 clq_status clq_model_declare_variable(clq_model *model, clq_layer *layer, unsigned number, clq_shape shape,
                                       const clq_variable_kind *kind);
-/* From now on, nobody changes the layer's variables. */
+/* Makes the layer's variables fixed state: from now on, nobody changes them, and they have no gradient. */
 void clq_model_freeze_variables(clq_model *model, const clq_layer *layer);
 /* After layers were dropped: drops their variables. kept[id]: the layer's new id; 0: it was dropped. */
 void clq_model_keep_variables(clq_model *model, const uint32_t *kept);

@@ -245,7 +245,7 @@ static bool is_read_alike(const finder *f, clq_id id, const clq_operation *op) {
 }
 
 /* Whether a node can be split alone. Of its inputs, only weights may be split, and nodes of other operations must not
- * read these. Its output must be split by rows. */
+ * read these. The runs of its output must be the output's rows. */
 static bool is_lone(finder *f, const clq_node *node, clq_split *s) {
     begin(f);
     *s = (clq_split){.graph = f->graph, .node = node};

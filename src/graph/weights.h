@@ -36,7 +36,7 @@ struct clq_layer {
     char *block_store;
     size_t block_bytes;
     char *place; /* of a layer from a Keras file: its number in config.layers. In a model within the model, it is
-                    several numbers with '/' between. In a block, it is the block's number. NULL: it has none. The model
+                    several numbers with '/' between. In a block, it is the block's place. NULL: it has none. The model
                     owns it */
 };
 
@@ -183,7 +183,7 @@ typedef struct clq_stores {
 /* Finds the paths for a finished model. Errors: MEMORY. */
 clq_status clq_model_stores(const clq_model *model, clq_stores *out);
 void clq_stores_release(clq_stores *stores);
-/* The path of a variable. path: that of its layer. The caller frees it. NULL: out of memory. */
+/* The path of a variable. path: that of its layer. The caller frees the result. NULL: out of memory. */
 char *clq_variable_store(const clq_layer *layer, uint32_t variable, const char *path);
 
 /* ---- stages (stage.c) ----

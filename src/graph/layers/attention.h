@@ -31,7 +31,7 @@ typedef struct clq_attention_core {
 
 /* Errors: ARGUMENT if an intermediate value of this shape would have more numbers than a tensor may have. */
 clq_status clq_attention_check_size(const char *what, clq_shape shape);
-/* Adds input `place` of x, counted from 1, as a mask. place 0: there is no mask. */
+/* Adds input `place` of x, counted from 1, as a mask. place 0: there is no mask, and nothing is added. */
 void clq_attention_take_mask(clq_attention_core *c, const clq_id *x, size_t place, bool rows, bool columns);
 /* Repeats keys or values x (others, shared heads, width) to `heads` heads, which are a multiple of the shared ones. */
 clq_id clq_attention_repeat_heads(clq_expansion *e, const clq_shape *shape, size_t heads, clq_id x);
@@ -44,8 +44,9 @@ bool clq_attention_is_used_once(const clq_model *model, const clq_model_tensor *
  * with a row of key_row or value_row numbers for each place. */
 clq_status clq_attention_declare_caches(clq_model *model, clq_layer *layer, unsigned number, size_t key_row,
                                         size_t value_row);
-/* The same as clq_expand_attended for one token. Appends k and v to the caches, from variable `number` on, and looks at
- * all that is cached. Keys and values have `shared` heads, which may be fewer than the queries'. */
+/* The same as clq_expand_attended for one token. Appends k and v to the caches, which are the layer's variables
+ * `number` and `number` + 1, and looks at the cached tokens: at all, or at those within c->window. Keys and values have
+ * `shared` heads, which may be fewer than the queries'. */
 clq_id clq_expand_cached(clq_expansion *e, const clq_attention_core *c, size_t shared, unsigned number, clq_id q,
                          clq_id k, clq_id v);
 /* The same as clq_expand_attended from scores (outer, heads, tokens, others) that are known. */

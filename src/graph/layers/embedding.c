@@ -17,7 +17,7 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     const clq_embedding_config *config = layer->config;
     const clq_shape *x = &clq_model_input_of(model, y, 0)->shape;
     if (x->rank == CLQ_SHAPE_MAX) return clq_fail(CLQ_ERROR_UNSUPPORTED, "its output would have too many axes");
-    if (config->rows >= 1u << 24) /* token numbers arrive as floats, which are exact below it */
+    if (config->rows >= 1u << 24) /* token numbers arrive as floats, which have all whole numbers below 2^24 */
         return clq_fail(CLQ_ERROR_UNSUPPORTED, "input_dim %zu is not supported; below %u is", config->rows, 1u << 24);
     y->shape = *x;
     y->shape.dims[y->shape.rank++] = config->width;
@@ -113,7 +113,7 @@ static const clq_attribute cumsum_attributes[] = {
 };
 
 static clq_status infer_cumsum(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
-    enum { PLACES_MOST = 4096 }; /* the triangle has its square in numbers */
+    enum { PLACES_MOST = 4096 }; /* the triangle has the square of this many numbers */
     const int given = ((const cumsum_config *)layer->config)->axis;
     y->shape = clq_model_input_of(model, y, 0)->shape;
     unsigned axis;

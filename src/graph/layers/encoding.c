@@ -24,7 +24,7 @@ static const clq_attribute one_hot_attributes[] = {
 static size_t rows_of(const clq_layer *layer) { return ((const encoding_config *)layer->config)->tokens; }
 
 static clq_status check_table(size_t tokens) {
-    enum { TOKENS_MOST = 8192 }; /* the table has its square in numbers */
+    enum { TOKENS_MOST = 8192 }; /* the table has the square of this many numbers */
     if (tokens <= TOKENS_MOST) return CLQ_OK;
     return clq_fail(CLQ_ERROR_UNSUPPORTED,
                     "%zu different numbers are more than the %d that are supported: use an Embedding", tokens,

@@ -14,7 +14,7 @@ static const clq_attribute attributes[] = {
 
 /* Keras needs an imaginary part for a real input, too. Here it has to be a ZerosLike. */
 static clq_status infer(const clq_model *model, const clq_layer *layer, clq_model_tensor *y) {
-    enum { PLACES_MOST = 4096 }; /* a matrix has its square in numbers */
+    enum { PLACES_MOST = 4096 }; /* a matrix has the square of this many numbers */
     const clq_model_tensor *x = clq_model_input_of(model, y, 0), *imaginary = clq_model_input_of(model, y, 1);
     (void)layer;
     if (x->shape.rank < 2) return clq_fail(CLQ_ERROR_UNSUPPORTED, "its input should have two axes or more");

@@ -1,5 +1,5 @@
 /* Add, Subtract, Multiply, Average, Maximum, Minimum: elementwise layers of several inputs whose shapes broadcast.
- * Masks count as in Keras: a step that a mask leaves out is 1 in a product, and in a comparison it takes the value of
+ * Masks work as in Keras: a step that a mask leaves out is 1 in a product, and in a comparison it takes the value of
  * the other term. */
 #include "graph/layers/layer.h"
 

@@ -8,7 +8,7 @@
  * key's place and the query's, from 1 - tokens to tokens - 1; or, turned, from tokens - 1 down ---- */
 
 typedef struct relative_config {
-    size_t places; /* the largest distance that buckets tell apart, in tokens */
+    size_t places; /* tokens that are so far apart, or farther, are in the last bucket of their direction */
     int buckets;
     bool turned;
 } relative_config;
@@ -68,7 +68,7 @@ static clq_status infer_rows(const clq_model *model, const clq_layer *layer, clq
         return clq_fail(CLQ_ERROR_UNSUPPORTED,
                         "a table %s is not supported: it should have an even number of rows, at least 4",
                         clq_shape_describe(table, text));
-    /* Larger distances are divided by a logarithm of `places`, which has to be above 0. */
+    /* The logarithms of larger distances are divided by one of `places`, which has to be above 0. */
     const size_t near = config->buckets == LOGARITHMIC ? table->dims[0] / 4 + 1
                                                        : count_exact(table->dims[0], config->buckets == BOTH_WAYS);
     if (x->dims[0] > near && config->places <= near)
@@ -127,9 +127,9 @@ static clq_status infer_scores(const clq_model *model, const clq_layer *layer, c
     y->shape = CLQ_SHAPE(x->dims[0], tokens, tokens);
     return clq_attention_check_size("distances of tokens", CLQ_SHAPE(x->dims[0], tokens, x->dims[2]));
 }
-/* Leaves out the first tokens - 1 numbers, and reads the rest as rows of 2 tokens - 2. Each of these rows then begins
- * one number earlier in its row of x than the row before, and its first `tokens` numbers are the scores. With one token
- * there is one score. */
+/* Leaves out the first tokens - 1 numbers and the last one, and reads the rest as rows of 2 tokens - 2. Each of these
+ * rows then begins one number earlier in its row of x than the row before, and its first `tokens` numbers are the
+ * scores. With one token there is one score. */
 static clq_id expand_scores(clq_expansion *e, const clq_id *x) {
     const size_t heads = e->y->shape.dims[0], tokens = e->y->shape.dims[1], row = 2 * tokens - 1, row_less = row - 1;
     const clq_shape whole = CLQ_SHAPE(heads, tokens, row), kept = CLQ_SHAPE(heads, tokens, row_less);

@@ -93,7 +93,7 @@ static clq_id resample(clq_expansion *e, clq_id x, size_t outer, size_t in, size
     return node.inputs[0] ? clq_graph_add_node(e->graph, &node) : 0;
 }
 
-/* Resizes the axis first with which both together cost less. */
+/* Resizes both axes, in the order that costs less. */
 clq_id clq_layer_expand_resampled_from(clq_expansion *e, clq_id x, const clq_shape *from, int interpolation,
                                        bool antialias) {
     const clq_shape *to = &e->y->shape;

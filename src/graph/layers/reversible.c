@@ -28,7 +28,7 @@ static clq_status infer(const clq_model *model, const clq_layer *layer, clq_mode
     const reversible_config *config = config_of(layer);
     const clq_shape *x = &clq_model_input_of(model, y, 0)->shape;
     y->shape = *x;
-    if (config->rows >= 1u << 24) /* token numbers arrive as floats, which are exact below it */
+    if (config->rows >= 1u << 24) /* token numbers arrive as floats, which have all whole numbers below 2^24 */
         return clq_fail(CLQ_ERROR_UNSUPPORTED, "input_dim %zu is not supported; below %u is", config->rows, 1u << 24);
     if (!is_reverse(y)) {
         if (x->rank == CLQ_SHAPE_MAX) return clq_fail(CLQ_ERROR_UNSUPPORTED, "its output would have too many axes");

@@ -266,7 +266,7 @@ static const clq_attribute mel_attributes[] = {
 };
 
 static clq_status find_mel(const mel_config *config, const clq_shape *x, clq_window *out) {
-    enum { FFT_MOST = 4096 }; /* the waves have about its square in numbers */
+    enum { FFT_MOST = 4096 }; /* the waves have about the square of this many numbers */
     const size_t half = config->fft / 2;
     const double needed = ceil(10 * (log10(FLT_MAX) - log10(config->least_power)));
     if (x->rank != 1) return clq_fail(CLQ_ERROR_ARGUMENT, "it takes (steps): its input has %u axes", x->rank);

@@ -10,7 +10,8 @@ typedef struct stage {
 typedef struct network {
     clq_activation activation;
     bool squeezes;    /* blocks weigh channels by their means (Hu, Shen and Sun, 2018) */
-    double drop_path; /* the rate at which samples skip a block in training, at the last one (Huang et al., 2016) */
+    double drop_path; /* the rate at which samples skip a block in training rises from 0 at the first block, nearly to
+                         this at the last (Huang et al., 2016) */
     size_t first, last;
     double dropout;
 } network;

@@ -25,7 +25,8 @@ bool clq_mask_take(clq_mask_draft *m, const clq_graph *graph, const clq_node *no
 bool clq_mask_is_plain(const clq_mask_draft *m);
 size_t clq_mask_period(const clq_mask_draft *m); /* the longest period of its inputs */
 bool clq_mask_is_per_sample(const clq_mask_draft *m);
-/* Prepares a mask that is not plain to be computed as a value of each sample. false: its inputs do not fit together. */
+/* Prepares a mask that is not plain to be computed as a value of each sample. false: that is not possible, as with rows
+ * of different lengths. */
 bool clq_mask_settle(clq_mask_draft *m);
 /* Adds two nodes that compute the mask, and gives its value. They take the places of `front` and `at`, two nodes that
  * are no longer needed, and the scope of `front`. `front` stands behind all nodes that make the mask's inputs, and `at`

@@ -5,7 +5,7 @@
 
 typedef struct sum {
     clq_step_sum exchange;
-    size_t floats, floats_of_sample; /* however many samples there are, and for each sample */
+    size_t floats, floats_of_sample; /* of a value that is one for all samples, else 0; of a sample's value, else 0 */
 } sum;
 
 static clq_status run(void *context, clq_queue *queue, uint32_t count, clq_buffer *const *buffers) {

@@ -200,7 +200,7 @@ static void add_tensors(clq_expansion *e, clq_id *x) {
             e->dropouts += e->layer->kind->draws; /* streams have the same numbers as in the whole model */
             continue;
         }
-        if (!e->tensors[e->id].wanted) continue; /* a mask that nobody reads: no dropout, so streams go on */
+        if (!e->tensors[e->id].wanted) continue; /* a mask that nobody reads: it draws nothing, so it has no stream */
         for (uint32_t i = 0; i < e->y->input_count; i++)
             x[i] = e->tensors[e->model->inputs[e->y->first_input + i]].value;
         const clq_id y = e->tensors[e->id].value = e->layer->kind->expand(e, x);

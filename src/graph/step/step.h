@@ -242,7 +242,7 @@ typedef struct clq_split {
 typedef struct clq_part {
     size_t run, first, count;
 } clq_part;
-/* The rank's share, count / run, of a size that is split into the same groups as a run. */
+/* How many of `numbers` the rank has, if they are split in the same groups as a run: the share count / run. */
 static inline size_t clq_part_of(const clq_part *part, size_t numbers) { return numbers * part->count / part->run; }
 /* A node as a rank computes it. */
 typedef struct clq_narrowing {
@@ -364,7 +364,8 @@ clq_id clq_add_channel_rows(clq_graph *graph, const clq_node *node, size_t rows,
 
 /* ---- elementwise operations (elementwise.c, fuse_elements.c) ----
  * The inputs of a node are those of its program. The outputs of a node are those of its program, and behind them the
- * program's sums. Input 0 is of kind CLQ_EACH_ELEMENT. Passes put no more outputs and sums than these into one node. */
+ * program's sums. If a layer's node has inputs, input 0 is of kind CLQ_EACH_ELEMENT; in a fused program it may be of
+ * another kind. Passes put no more outputs and sums than these into one node. */
 enum { CLQ_ELEMENT_RESULTS = 3 };
 
 extern const struct clq_element_input clq_each_element; /* f32 */
@@ -381,7 +382,8 @@ static inline clq_id clq_element_place(const clq_node *node) {
 clq_activation clq_element_single_activation(const clq_element_program *program);
 /* Whether a node has a derivative by all its inputs, as a program that is not too long. */
 bool clq_element_has_derivative(const clq_node *node);
-/* Makes one node of two if only the later node reads what the earlier one stores; does so for all such pairs. */
+/* Makes one node of two if only the later node reads what the earlier one stores. Does so for all such pairs that fit
+ * into one node. */
 void clq_graph_fuse_elements(clq_graph *graph);
 /* Adds a node that adds up terms[0 … count) from first to last, and gives its output. count: at most
  * CLQ_ELEMENT_INPUTS; 1: the output is a copy. */
