@@ -103,8 +103,8 @@ clq_status clq_scale_step(const clq_scale_task *task, clq_scale_result *out) {
     return step(task, (double)INFINITY, out);
 }
 
-/* Whether doubling is known to be slower than the best step before it is walked: it sends all bytes log2(machines)
- * times. Walking it would take long, because many bytes make many messages. */
+/* Whether doubling is known to be slower than the best step so far, without a walk: it sends all bytes log2(machines)
+ * times. The walk would take long, because many bytes make many messages. */
 static bool is_hopeless(const clq_scale_task *task, const clq_scale_result *best) {
     double bytes = 0;
     if (task->algorithm != CLQ_ALGORITHM_DOUBLING || best->buckets == 0) return false;
