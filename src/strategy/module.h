@@ -30,7 +30,7 @@ typedef struct clq_strategy_module {
     clq_strategy_kind kind;
     const char *name;
     unsigned devices_most; /* 0: any number */
-    /* Batches may be accumulated: each replica adds up gradients as params.sum_factor says (clq_replica_run does this),
+    /* Batches may be accumulated: each replica adds up gradients as params.sum_factor says (as clq_replica_run does),
      * and exchanges and updates with the sum. */
     bool accumulates;
     bool takes_shares;     /* shares may be uneven */
@@ -122,7 +122,7 @@ struct clq_strategy {
     unsigned tag;          /* with several processes: the tag of their messages about snapshots */
     unsigned *starts;      /* (processes + 1) by rank: the number of its first replica; the last is `total` */
     const clq_brought *brought; /* which rows of posted batches each process has; NULL: every process has all rows */
-    unsigned group;             /* the stages of a pipeline, else 1: replica r is in copy r / group of the model */
+    unsigned group;             /* replicas per copy of the model: a pipeline's stages, or 1. r is in copy r / group */
     clq_replica *replicas;
     uint64_t *
         measured_by; /* (metric_slots) for each row of metrics: bits of the replicas whose own rows are summed for it */
@@ -136,7 +136,7 @@ struct clq_strategy {
     bool *computed; /* (total) which replicas computed gradients of any samples since state was averaged */
     /* Posted since the last update: batches whose gradients are accumulated, and their samples. */
     size_t accumulated_batches, accumulated_samples;
-    uint64_t steps_before; /* steps before the first that workers count, of a training that goes on from a snapshot */
+    uint64_t steps_before; /* to be added to a worker's steps_done, if the training goes on from a snapshot */
 };
 
 static inline clq_replica *clq_replica_of(const clq_worker *worker) { return worker->owner; }
@@ -149,7 +149,7 @@ void clq_strategy_split_shares(clq_strategy *strategy, const clq_command_kind *k
 /* Splits a batch as the module does. */
 void clq_strategy_split(clq_strategy *strategy, const clq_command_kind *kind, size_t total, clq_batch_part *parts);
 
-/* Posts the command to every replica that gets a part of the batch, with its rows. */
+/* Posts the command to every replica that takes part (clq_batch_part.runs), with its rows of the batch, perhaps 0. */
 clq_status clq_strategy_post_batch(clq_strategy *strategy, clq_command command, const clq_rows *batch);
 /* Notes which replicas' rows of metrics count for a batch (bits). post_batch does this before it posts the commands,
  * since a module may correct the bits when a command is carried out. */

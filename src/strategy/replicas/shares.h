@@ -5,7 +5,7 @@
  * for rows or for other replicas does not count. The poster reads these times, and sets the shares of the next steps.
  * It is the only thread that does, so all replicas agree on the shares of each step. Shares are those of a full global
  * batch; smaller batches are split in the same proportions. With several processes, the posters exchange their times
- * after a fixed number of steps, and each does the same arithmetic with them. */
+ * once in a fixed number of steps, and each does the same arithmetic with them. */
 #ifndef CLQ_STRATEGY_SHARES_H
 #define CLQ_STRATEGY_SHARES_H
 
