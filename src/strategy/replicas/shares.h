@@ -34,7 +34,7 @@ void clq_shares_balance(size_t total, unsigned replicas, const clq_share_cost *c
 
 /* ---- of a strategy ---- */
 
-/* Checks that the options' weights, if any are given, fit so many replicas. Errors: ARGUMENT, UNSUPPORTED (more
+/* Checks that the options' weights, if any are given, fit the number of replicas. Errors: ARGUMENT, UNSUPPORTED (more
  * replicas than can have uneven shares). */
 clq_status clq_shares_check(const clq_strategy_options *options, unsigned replicas);
 /* By the options. *out NULL: shares are even. Errors: ARGUMENT (weights), UNSUPPORTED, MEMORY, SYSTEM. */
