@@ -151,8 +151,8 @@ void clq_strategy_split(clq_strategy *strategy, const clq_command_kind *kind, si
 
 /* Posts the command to every replica that takes part (clq_batch_part.runs), with its rows of the batch, perhaps 0. */
 clq_status clq_strategy_post_batch(clq_strategy *strategy, clq_command command, const clq_rows *batch);
-/* Notes which replicas' rows of metrics count for a batch (bits). post_batch does this before it posts the commands,
- * since a module may correct the bits when a command is carried out. */
+/* Notes which replicas' rows of metrics count for a batch (bits). clq_strategy_post_batch calls this before it posts
+ * the commands, since a module may correct the bits when a command is carried out. */
 void clq_strategy_note_row(clq_strategy *strategy, uint32_t slot, uint64_t measured_by);
 /* Whether a step adds up the squares of replicas that each have a part of the gradient: updates need the sum, or
  * replicas of other processes measure, too. Otherwise reading the figures adds up the squares. */
@@ -179,12 +179,14 @@ clq_status clq_strategy_make(const clq_model *model, const clq_devices *devices,
 unsigned clq_facts_of_replica(const clq_strategy *strategy, unsigned replica);
 unsigned clq_facts_of_all(const clq_strategy *strategy);
 
-/* alike.c: checks that replicas can be compared. Errors: ARGUMENT (no two replicas have the same weights); INTERNAL
- * (two replicas with the same weights have them in different places). */
+/* alike.c: checks that replicas can be compared. Errors: ARGUMENT (with one process: no two replicas have the same
+ * weights, or the weights lie in a store); INTERNAL (two replicas with the same weights have them in different
+ * places). */
 clq_status clq_alike_open(const clq_strategy *strategy);
 
 /* ranks.c: sets config's first, total and devices_of_all. Errors: UNSUPPORTED (processes cannot do together what the
- * config says), ARGUMENT (the batch is too small), and those of clq_world_gather. */
+ * config says), ARGUMENT (the batch is too small, or settings do not go together), and those of clq_world_gather and
+ * clq_world_check. */
 clq_status clq_ranks_count(clq_strategy_config *config, const clq_devices *devices);
 /* Makes `cut`, `computed` and, with several processes, `starts` and `tag`. With a world all processes call it. close
  * may be called after open failed. Errors: MEMORY, UNSUPPORTED (no tag is left), and those of clq_world_gather. */
