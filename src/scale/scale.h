@@ -9,7 +9,8 @@
  *
  * A step is the one that the library makes (step.c). All devices compute. Each bucket of the gradient, in turn, is
  * summed onto the first device of each machine, summed between these devices, and sent back. The update follows. No
- * device goes on before the slowest one has computed, which takes the expected largest of as many draws (spread.c).
+ * device goes on before the slowest one has computed. That time is the expected largest of as many draws as there are
+ * devices (spread.c).
  *
  * Left out: other traffic on the network, and links that several machines share. */
 #ifndef CLQ_SCALE_H

@@ -38,7 +38,8 @@ static clq_status exchange_s(const clq_scale_task *task, size_t bytes, double *s
     *seconds = 0;
     if (task->machines == 1) return task->devices == 1 ? CLQ_OK : within_s(task, bytes, seconds);
     const clq_algorithm algorithm = clq_schedule_between(task->algorithm, task->machines, bytes);
-    const bool by_one = task->machines > WALKED_MOST && algorithm != CLQ_ALGORITHM_REDUCE_TO_ONE; /* 64 ranks at most */
+    /* A star has at most CLQ_REPLICAS_MAX ranks, so that walking all of them does not take long. */
+    const bool by_one = task->machines > WALKED_MOST && algorithm != CLQ_ALGORITHM_REDUCE_TO_ONE;
     if (task->devices > 1) {
         CLQ_TRY(collective_s(CLQ_ALGORITHM_RING, CLQ_REDUCE, task->devices, bytes, &task->inside, false, &gather));
         CLQ_TRY(collective_s(CLQ_ALGORITHM_RING, CLQ_BROADCAST, task->devices, bytes, &task->inside, false, &spread));
@@ -103,8 +104,8 @@ clq_status clq_scale_step(const clq_scale_task *task, clq_scale_result *out) {
     return step(task, (double)INFINITY, out);
 }
 
-/* Whether doubling is known to be slower than the best step before it is walked: it sends all bytes log2(machines)
- * times. Walking it would take long, because many bytes make many messages. */
+/* Whether doubling is known to be slower than the best step so far, without a walk: it sends all bytes log2(machines)
+ * times, at least. The walk would take long, because many bytes make many messages. */
 static bool is_hopeless(const clq_scale_task *task, const clq_scale_result *best) {
     double bytes = 0;
     if (task->algorithm != CLQ_ALGORITHM_DOUBLING || best->buckets == 0) return false;

@@ -16,7 +16,9 @@ typedef struct walker {
     rank_clock *ranks;
     unsigned count; /* of clocks: all ranks, or 1 */
     bool by_one;    /* rank 0 stands for all ranks */
-    double partner; /* by_one: when the rank that waits while rank 0 works with the others has what rank 0 sent it */
+    /* by_one: one rank may wait while rank 0 works with the others. The time when that rank has received what rank 0
+     * sent to it. */
+    double partner;
     size_t chunks, stride;
     const clq_phase *phase;
 } walker;

@@ -30,7 +30,7 @@ typedef struct clq_strategy_module {
     clq_strategy_kind kind;
     const char *name;
     unsigned devices_most; /* 0: any number */
-    /* Batches may be accumulated: each replica adds up gradients as params.sum_factor says (clq_replica_run does this),
+    /* Batches may be accumulated: each replica adds up gradients as params.sum_factor says (as clq_replica_run does),
      * and exchanges and updates with the sum. */
     bool accumulates;
     bool takes_shares;     /* shares may be uneven */
@@ -122,7 +122,7 @@ struct clq_strategy {
     unsigned tag;          /* with several processes: the tag of their messages about snapshots */
     unsigned *starts;      /* (processes + 1) by rank: the number of its first replica; the last is `total` */
     const clq_brought *brought; /* which rows of posted batches each process has; NULL: every process has all rows */
-    unsigned group;             /* the stages of a pipeline, else 1: replica r is in copy r / group of the model */
+    unsigned group;             /* replicas per copy of the model: a pipeline's stages, or 1. r is in copy r / group */
     clq_replica *replicas;
     uint64_t *
         measured_by; /* (metric_slots) for each row of metrics: bits of the replicas whose own rows are summed for it */
@@ -136,7 +136,7 @@ struct clq_strategy {
     bool *computed; /* (total) which replicas computed gradients of any samples since state was averaged */
     /* Posted since the last update: batches whose gradients are accumulated, and their samples. */
     size_t accumulated_batches, accumulated_samples;
-    uint64_t steps_before; /* steps before the first that workers count, of a training that goes on from a snapshot */
+    uint64_t steps_before; /* to be added to a worker's steps_done, if the training goes on from a snapshot */
 };
 
 static inline clq_replica *clq_replica_of(const clq_worker *worker) { return worker->owner; }
@@ -149,10 +149,10 @@ void clq_strategy_split_shares(clq_strategy *strategy, const clq_command_kind *k
 /* Splits a batch as the module does. */
 void clq_strategy_split(clq_strategy *strategy, const clq_command_kind *kind, size_t total, clq_batch_part *parts);
 
-/* Posts the command to every replica that gets a part of the batch, with its rows. */
+/* Posts the command to every replica that takes part (clq_batch_part.runs), with its rows of the batch, perhaps 0. */
 clq_status clq_strategy_post_batch(clq_strategy *strategy, clq_command command, const clq_rows *batch);
-/* Notes which replicas' rows of metrics count for a batch (bits). post_batch does this before it posts the commands,
- * since a module may correct the bits when a command is carried out. */
+/* Notes which replicas' rows of metrics count for a batch (bits). clq_strategy_post_batch calls this before it posts
+ * the commands, since a module may correct the bits when a command is carried out. */
 void clq_strategy_note_row(clq_strategy *strategy, uint32_t slot, uint64_t measured_by);
 /* Whether a step adds up the squares of replicas that each have a part of the gradient: updates need the sum, or
  * replicas of other processes measure, too. Otherwise reading the figures adds up the squares. */
@@ -179,12 +179,14 @@ clq_status clq_strategy_make(const clq_model *model, const clq_devices *devices,
 unsigned clq_facts_of_replica(const clq_strategy *strategy, unsigned replica);
 unsigned clq_facts_of_all(const clq_strategy *strategy);
 
-/* alike.c: checks that replicas can be compared. Errors: ARGUMENT (no two replicas have the same weights); INTERNAL
- * (two replicas with the same weights have them in different places). */
+/* alike.c: checks that replicas can be compared. Errors: ARGUMENT (with one process: no two replicas have the same
+ * weights, or the weights lie in a store); INTERNAL (two replicas with the same weights have them in different
+ * places). */
 clq_status clq_alike_open(const clq_strategy *strategy);
 
 /* ranks.c: sets config's first, total and devices_of_all. Errors: UNSUPPORTED (processes cannot do together what the
- * config says), ARGUMENT (the batch is too small), and those of clq_world_gather. */
+ * config says), ARGUMENT (the batch is too small, or settings do not go together), and those of clq_world_gather and
+ * clq_world_check. */
 clq_status clq_ranks_count(clq_strategy_config *config, const clq_devices *devices);
 /* Makes `cut`, `computed` and, with several processes, `starts` and `tag`. With a world all processes call it. close
  * may be called after open failed. Errors: MEMORY, UNSUPPORTED (no tag is left), and those of clq_world_gather. */

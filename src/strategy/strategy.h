@@ -109,8 +109,8 @@ typedef struct clq_path_info {
     const char *reason; /* why the path is off; NULL: it is on */
 } clq_path_info;
 bool clq_strategy_path(const clq_strategy *strategy, size_t index, clq_path_info *out); /* false: no such path */
-/* disabled: a list as disabled_paths; NULL: empty. Whether the list names a path; and the list's names in the order of
- * the table of paths. */
+/* disabled: a list as disabled_paths; NULL: empty. The first tells whether the list names a path. The second adds the
+ * names of paths that the list has, separated by commas, in the order of the table of paths. */
 bool clq_path_is_disabled(const char *disabled, const char *name);
 void clq_write_disabled_paths(const char *disabled, clq_text *to);
 
@@ -301,9 +301,9 @@ clq_status clq_strategy_read_figures(clq_strategy *strategy, uint32_t first, uin
                                      float *squares);
 /* The same after a failure; waits at most a second for each device. False: a device did not answer, nothing is read. */
 bool clq_strategy_rescue_figures(clq_strategy *strategy, uint32_t first, uint32_t count, double *rows, float *squares);
-/* Called directly after one of these two. The first returns how many whole steps every replica has handed to its device
- * so far. The second returns when (clq_now) replica 0 had handed over step `step`, which counts from 1 and is one of
- * the last CLQ_STEP_TIMES. */
+/* Called directly after a read or a rescue of figures. The first returns how many whole steps every replica has handed
+ * to its device so far. The second returns when (clq_now) replica 0 had handed over step `step`, which counts from 1
+ * and is one of the last CLQ_STEP_TIMES. */
 uint64_t clq_strategy_steps_done(const clq_strategy *strategy);
 double clq_strategy_step_ended(const clq_strategy *strategy, uint64_t step);
 /* Which replicas' gradients made the update of a row of metrics. */
@@ -318,7 +318,7 @@ typedef struct clq_gradient_counts {
     unsigned servers;          /* threads, each of which updates a part of the parameters; 0: there is no store */
     uint64_t updates;          /* made by the store */
     uint64_t least, most;      /* updates of the server that made the fewest, and the most */
-    uint64_t pushed, dropped;  /* gradients that replicas pushed; that were too late, or not computed as too late */
+    uint64_t pushed, dropped;  /* gradients that were pushed; that were too late, or were not begun for this reason */
     const uint64_t *staleness; /* (bound + 1): updates by their staleness; NULL: all were synchronous */
     size_t bound;
 } clq_gradient_counts;
@@ -375,8 +375,9 @@ clq_status clq_strategy_take_snapshot(clq_strategy *strategy, bool for_all, clq_
 /* Allocates local_samples and shares, with a zero for each of its `replicas`. Errors: MEMORY. */
 clq_status clq_snapshot_open_counts(clq_snapshot *snapshot);
 /* Restores a snapshot. It has an entry with replica -1 for every variable and slot that the strategy has. own: each
- * replica also takes its own values; they come from the same strategy on the same devices, with the same values of its
- * own. step: the last update before the snapshot. If a device fails, the strategy has failed. Errors: MEMORY, … */
+ * replica also takes its own values, unless the number of replicas differs. The snapshot then comes from the same
+ * strategy on the same devices, with the same kinds of values of their own. step: the last update before the snapshot.
+ * If a device fails, the strategy has failed. Errors: MEMORY, … */
 clq_status clq_strategy_put_snapshot(clq_strategy *strategy, const clq_snapshot *snapshot, bool own, uint64_t step);
 void clq_snapshot_release(clq_snapshot *snapshot);   /* takes {0} */
 unsigned clq_strategy_slots(clq_strategy *strategy); /* of the optimizer */

@@ -71,7 +71,7 @@ clq_status clq_notices_open(clq_world *world) {
 
 void clq_notices_free(clq_world *world) { clq_free(world->neighbors); }
 
-/* Sends nothing if the neighbor's notice before is still under way. */
+/* Sends nothing if the previous notice to the neighbor is still under way. */
 static clq_status send_notice(clq_world *world, clq_neighbor *neighbor, notice_kind kind) {
     if (neighbor->sending) return CLQ_OK;
     neighbor->out.kind = kind;
@@ -178,7 +178,7 @@ unsigned clq_notices_culprit(const clq_world *world, unsigned rank) {
     return rank;
 }
 
-/* Sends the last notice to a neighbor, once the notice before has been sent. *told: the last notice has been sent. */
+/* Sends the last notice to a neighbor, once the previous one has been sent. *told: the last notice has been sent. */
 static clq_status tell_last(clq_world *world, clq_neighbor *neighbor, notice_kind kind, bool *told) {
     bool moved = false, done;
     CLQ_TRY(clq_world_test(world, &neighbor->sending, &moved, &done));

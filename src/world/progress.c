@@ -273,7 +273,7 @@ static void serve(clq_world *world) {
         if (error) clq_log(CLQ_LOG_WARNING, "leaving the run: %s fails with error %d", world->engine->name, error);
     } else if (atomic_load(&world->failed)) {
         live_on(world);
-    } else { /* some rank does not leave: there is nothing to tell of it any more */
+    } else { /* some rank does not leave in time: that is no failure any more, and is not reported */
         world->engine->abandon(world->link);
     }
 }

@@ -59,7 +59,7 @@ clq_status clq_world_wait(clq_world *world, clq_job *job);
  * were posted before. So the caller has no posted job with the same tag under way: only their order tells messages with
  * one tag apart. */
 clq_status clq_world_run(clq_world *world, clq_job *job);
-/* Waits until the job is over, at most so many seconds (clq_now_running). Returns whether it is over. */
+/* Waits until the job is over, for at most `seconds` (clq_now_running). Returns whether the job is over. */
 bool clq_world_wait_up_to(clq_world *world, clq_job *job, double seconds);
 
 /* For `advance`: begin a message. *request is NULL if no message is under way. Tags are those from
@@ -71,7 +71,7 @@ clq_status clq_world_begin_receive(clq_world *world, unsigned from, unsigned tag
 /* Sets *done if no message is under way, or if the message is done now; in the second case it sets *moved, too. */
 clq_status clq_world_test(clq_world *world, void **request, bool *moved, bool *done);
 /* Reserves `count` tags, from *out on, for messages of one user. All ranks reserve as many, in the same order. Errors:
- * UNSUPPORTED (not so many are left). */
+ * UNSUPPORTED (fewer than `count` are left). */
 clq_status clq_world_new_tags(clq_world *world, unsigned count, unsigned *out);
 
 /* ---- messages (message.c) ---- */

@@ -1,8 +1,8 @@
 /* The bound is kept by looking ahead: a read, or an update, is allowed only if all gradients that are then under way
  * can still be applied within the bound. If any order of their updates keeps the bound, the order of their age keeps
  * it. In that order, the i-th oldest gradient, from 0, is applied after i updates, so its staleness is version + i -
- * read. The oldest gradient may always be applied. So no replica waits forever: replicas that the bound makes wait,
- * wait for the oldest gradient. */
+ * read. The oldest gradient may always be applied, and all replicas that the bound stops wait for it. So none of them
+ * waits forever. */
 #include "strategy/exchange/bound.h"
 
 bool clq_bound_may_apply(const clq_bound *bound, uint64_t version, unsigned place) {

@@ -35,8 +35,7 @@ typedef struct clq_exchange_kind {
     clq_status (*finish)(struct clq_replica *replica, const clq_step_params *params); /* the rest; NULL: reduce */
     clq_status (*update)(struct clq_replica *replica, const clq_step_params *params); /* NULL: finish makes it */
     clq_status (*step)(struct clq_replica *replica, const clq_command *command);      /* in place of these three */
-    bool during_backward; /* begin exchanges gradients, so steps that accumulate batches use clq_exchange_whole instead
-                           */
+    bool during_backward; /* begin exchanges gradients. So steps that accumulate batches use clq_exchange_whole */
     /* Gives each replica the sum of all gradients: in a step by hand, and if finish is NULL. NULL: each replica has the
      * sum already. */
     clq_status (*reduce)(struct clq_replica *replica);

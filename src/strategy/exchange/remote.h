@@ -25,7 +25,7 @@ typedef enum clq_request_kind {
     CLQ_REQUEST_OPEN,   /* by rank 0's poster: terms follow. Answer: header */
     CLQ_REQUEST_END,    /* by rank 0's poster: no process asks any more. No answer */
     CLQ_REQUEST_CLOSE,  /* the conversation ends. No answer */
-    CLQ_REQUEST_CLAIM,  /* to the first: asks for a step, or how many are handed out. Answer: header */
+    CLQ_REQUEST_CLAIM,  /* to the first: asks for a step, or only how many are handed out. Answer: header */
     CLQ_REQUEST_BEGIN,  /* to the first: parameters for a gradient, once the bound allows it. Answer: header, values */
     CLQ_REQUEST_GET,    /* asks for an array, once `version` updates are made. Answer: values */
     CLQ_REQUEST_PUT,    /* writes a range of an array, once `version` updates are made. Values follow. Answer: header */
@@ -63,8 +63,8 @@ typedef struct clq_answer_head {
     char detail[200];
 } clq_answer_head;
 
-/* The counts of one store rank, or of all. version: the updates that this store rank, or the first one of all, has
- * made. The other members are those of clq_gradient_counts. */
+/* The counts of one store rank, or of all store ranks together. version: how many updates this store rank, or in
+ * the second case the first store rank, has made. The other members are those of clq_gradient_counts. */
 typedef struct clq_remote_counts {
     uint64_t version, servers, updates, least, most, pushed;
 } clq_remote_counts;

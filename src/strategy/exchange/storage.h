@@ -65,7 +65,8 @@ clq_status clq_storage_take(clq_replica *replica);
  * clq_storage_take. The squares go to the row of the step. */
 clq_status clq_storage_round(clq_strategy *strategy, const float *const *gradients, unsigned count,
                              const clq_step_params *params);
-/* Notes the time from `began` to now as time of the exchange. */
+/* Notes the time from `began` to now, between the end of a gradient and the new parameters, as exposed time of an
+ * exchange; in the timeline, too, while the replica traces. */
 clq_status clq_storage_note_exchange(clq_replica *replica, double began);
 /* Writes the squared norms of a gradient, by variable, to the row of `slot`. A store's gradient is to be measured
  * before the next update. */

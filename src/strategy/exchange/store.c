@@ -87,8 +87,8 @@ static void update_variables(const server *s, const order *o, clq_host_update up
     }
 }
 
-/* Does what follows the updates of variables, in the parameters and their copies. Each server takes some of these
- * variables, and takes them whole. */
+/* Changes the variables that a property changes after each update (held), in the parameters and their copies. Each
+ * server takes some of these variables, and takes them whole. */
 static void follow(const server *s, const clq_store_change *change) {
     const clq_store *store = s->store;
     for (size_t i = (size_t)(s - store->servers); i < store->held_count; i += store->parts) {

@@ -30,7 +30,7 @@ typedef struct clq_store_config {
      * ratio, there are other optimizers, or a variable is spared. */
     const clq_store_variable *variables;
     size_t variable_count;
-    const clq_held *held; /* (held_count) variables whose updates something follows; outlives the store */
+    const clq_held *held; /* (held_count) variables that a property changes after each update; outlives the store */
     size_t held_count;
 } clq_store_config;
 /* Errors: MEMORY, SYSTEM. */

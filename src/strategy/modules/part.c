@@ -79,7 +79,7 @@ static const clq_command_kind forward_kinds[CLQ_MODE_COUNT] = {
     [CLQ_MODE_PREDICT] = {"predict", CLQ_COMMAND_BATCH, run_predict, NULL}};
 static const clq_command_kind backward_kind = {"backward", CLQ_COMMAND_IN_STEP, run_backward, NULL};
 
-/* ---- by who asks ---- */
+/* ---- by the poster ---- */
 
 clq_status clq_strategy_part_forward(clq_strategy *strategy, clq_mode mode, const clq_rows *batch,
                                      const clq_step_params *params, const clq_handover *handover) {

@@ -158,9 +158,9 @@ static unsigned find_free(const clq_ps *ps, bool any) {
 /* How long a process without a free replica waits until it asks again how many steps are handed out, in seconds. */
 static const double ask_again_s = 5e-3;
 
-/* Finds out, with several processes, which process makes the step that is posted. *given: this process, by its replica
- * `next`. *known: false if the caller has to wait, because the step is not handed out yet, or because this process has
- * it and no replica is free. Called with the lock held, and releases the lock while it asks. */
+/* Finds out, with store ranks, which process makes the step that is posted. *given: this process makes the step, by its
+ * replica `next`. *known: false if the caller has to wait, because the step is not handed out yet, or because this
+ * process has the step and no replica is free. Called with the lock held, and releases the lock while it asks. */
 static clq_status look_for_owner(clq_strategy *strategy, unsigned next, bool *known, bool *given) {
     clq_ps *ps = strategy->own;
     clq_storage *storage = &ps->rounds.storage;

@@ -157,7 +157,7 @@ clq_status clq_pipe_send(clq_pipe *pipe, clq_queue *queue, const clq_plan *plan,
 
 clq_status clq_pipe_receive(clq_pipe *pipe, clq_queue *queue, const clq_plan *plan, uint32_t count) {
     const double until = clq_now_running() + pipe->deadline_s;
-    slot *s = &pipe->slots[pipe->taken % CLQ_PIPE_SLOTS]; /* likewise `taken` */
+    slot *s = &pipe->slots[pipe->taken % CLQ_PIPE_SLOTS]; /* this thread alone changes `taken` */
     CLQ_TRY(await_turn(pipe, false, until));
     CLQ_TRY(await_transfer(pipe, s->sent, until));
     if (s->other && s->taken) CLQ_TRY(await_transfer(pipe, s->taken, until));

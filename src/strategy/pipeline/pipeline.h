@@ -90,12 +90,13 @@ typedef struct clq_cut_wishes {
 /* Cuts a model into stages. A model with marks (clq_pipeline_cut) is cut at its marks. Any other model is cut so that
  * all stages fit and the slowest stage takes the least time; among cuts that are about as good, the fewest bytes cross.
  * A stage's time is the time measured on its slowest device; if this stage was not measured, the sum of its parts'
- * times. If any part's time is not known on any device, all stages are compared by estimates instead. stages: room for
- * wishes->stages. basis: may be NULL. Errors: ARGUMENT (the model has too few parts, or another number of marks; or it
- * cannot be cut at a mark), MEMORY. */
+ * times. If the time of one part is unknown on one device, all stages are compared by estimates instead. stages: room
+ * for wishes->stages. basis: may be NULL. Errors: ARGUMENT (the model has too few parts, or another number of marks; or
+ * it cannot be cut at a mark), MEMORY. */
 clq_status clq_choose_cuts(const clq_model *model, const clq_cut_wishes *wishes, clq_stage *stages,
                            clq_cut_basis *basis);
-/* A model's smallest parts, as stages: one between each two neighbouring cuts. The caller frees *out with clq_free. */
+/* A model's smallest parts, as stages: one in front of each possible cut, and one behind the last cut. The caller frees
+ * *out with clq_free. */
 clq_status clq_model_parts(const clq_model *model, clq_stage **out, size_t *count);
 
 /* ---- who does what when (schedule.c) ----

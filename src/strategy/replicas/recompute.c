@@ -8,7 +8,7 @@ typedef struct needs {
     uint64_t budget, used; /* used: without activations */
     uint64_t later;        /* bytes for binding plans that are made now and later, and for outputs of predictions */
     uint64_t activations;  /* of one plan */
-    unsigned plans;        /* that have activations at the same time */
+    unsigned plans;        /* how many plans have activations at the same time */
 } needs;
 
 /* A plan for prediction has buffers for the model's outputs, in place of losses. */

@@ -7,7 +7,7 @@ static void copy_rows(const clq_replica *replica, const clq_rows *rows, const cl
     const clq_feed *feed = &replica->strategy->feed;
     for (unsigned i = 0; i < feed->count; i++) {
         const unsigned from = clq_feed_find(rows->feed, feed->arrays[i].role, feed->arrays[i].index);
-        if (!to->arrays[i] || from == rows->feed->count || !rows->arrays[from]) continue; /* as for predictions */
+        if (!to->arrays[i] || from == rows->feed->count || !rows->arrays[from]) continue; /* as labels of predictions */
         assert(rows->feed->arrays[from].bytes == feed->arrays[i].bytes);
         clq_rows_copy(rows, from, clq_buffer_host(to->arrays[i]));
     }

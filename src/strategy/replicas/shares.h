@@ -5,7 +5,7 @@
  * for rows or for other replicas does not count. The poster reads these times, and sets the shares of the next steps.
  * It is the only thread that does, so all replicas agree on the shares of each step. Shares are those of a full global
  * batch; smaller batches are split in the same proportions. With several processes, the posters exchange their times
- * after a fixed number of steps, and each does the same arithmetic with them. */
+ * once in a fixed number of steps, and each does the same arithmetic with them. */
 #ifndef CLQ_STRATEGY_SHARES_H
 #define CLQ_STRATEGY_SHARES_H
 
@@ -34,7 +34,7 @@ void clq_shares_balance(size_t total, unsigned replicas, const clq_share_cost *c
 
 /* ---- of a strategy ---- */
 
-/* Checks that the options' weights, if any are given, fit so many replicas. Errors: ARGUMENT, UNSUPPORTED (more
+/* Checks that the options' weights, if any are given, fit the number of replicas. Errors: ARGUMENT, UNSUPPORTED (more
  * replicas than can have uneven shares). */
 clq_status clq_shares_check(const clq_strategy_options *options, unsigned replicas);
 /* By the options. *out NULL: shares are even. Errors: ARGUMENT (weights), UNSUPPORTED, MEMORY, SYSTEM. */

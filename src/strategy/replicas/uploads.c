@@ -35,8 +35,8 @@ clq_status clq_uploads_send_next(clq_replica *replica) {
     clq_command next;
     if (!replica->uploads.queue || !clq_channel_peek(replica->worker.commands, &next)) return CLQ_OK;
     if ((next.kind->traits & (CLQ_COMMAND_BATCH | CLQ_COMMAND_MAY_DROP)) != CLQ_COMMAND_BATCH) return CLQ_OK;
-    /* Copying many rows takes long, so the device must first begin what is enqueued. A few rows take no longer than a
-     * flush. */
+    /* Copying many rows takes long, so the device must first begin what is enqueued. Copying a few rows takes no longer
+     * than the flush would. */
     const size_t bytes_least = 256 << 10;
     if (next.params.count * clq_feed_bytes(&replica->strategy->feed) >= bytes_least)
         CLQ_TRY(clq_queue_flush(replica->worker.queue));
