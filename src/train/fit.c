@@ -112,7 +112,7 @@ static clq_status tell_step(run *r) {
 _Static_assert(ATOMIC_BOOL_LOCK_FREE == 2, "clq_trainer_stop needs atomic booleans without locks");
 
 /* INTERRUPTED if clq_trainer_stop was called. The flag stays set until the outermost call ends. So the fit stops even
- * if a callback makes calls that end by it, and does not pass on how they ended. */
+ * if the stop first ends a call that a callback makes, and the callback does not return the failure. */
 static clq_status take_stop(const clq_trainer *trainer) {
     if (!atomic_load_explicit(&trainer->interrupted, memory_order_relaxed)) return CLQ_OK;
     return clq_fail(CLQ_ERROR_INTERRUPTED, "stopped by clq_trainer_stop behind step %llu",
@@ -348,14 +348,14 @@ static clq_status forward(clq_trainer *trainer, const clq_batch *batch, evaluati
     return clq_metrics_note(&e->metrics, trainer, batch->count);
 }
 
-/* Outside of a fit. With several processes a stop waits for the next fit: the other processes would wait for this
- * one. */
+/* For calls outside of a fit. With several processes a stop waits for the next fit: if it ended this call, the other
+ * processes would wait for this one. */
 static clq_status take_stop_alone(const clq_trainer *trainer) {
     return clq_strategy_spans(trainer->strategy) ? CLQ_OK : take_stop(trainer);
 }
 
-/* Called when a call ends that a stop could have ended. A stop that came after its last update or batch must not end a
- * later call. */
+/* Called at the end of each call that a stop can end. A stop that came after the call's last update or batch must not
+ * end a later call. */
 static void end_stop(clq_trainer *trainer) {
     if (!trainer->fitting) atomic_store(&trainer->interrupted, false);
 }

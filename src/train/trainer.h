@@ -268,7 +268,7 @@ typedef struct clq_metrics {
     bool trains;                        /* rows are of training steps */
     uint64_t updates[CLQ_METRIC_SLOTS]; /* by slot, if `trains`: the number of the row's update */
 } clq_metrics;
-/* If it succeeds, the caller must call clq_metrics_end, also after a failure. */
+/* If it succeeds, the caller must call clq_metrics_end, even if something fails in between. */
 clq_status clq_metrics_start(clq_metrics *metrics, clq_fit_log *log, clq_trainer *trainer);
 /* Called after each batch: notes its samples, and the step that ended with it. Collects rows if all are in use. */
 clq_status clq_metrics_note(clq_metrics *metrics, clq_trainer *trainer, size_t samples);
