@@ -7,8 +7,8 @@
 
 /* ---- a process ---- */
 
-/* The value at `place` on the line through low (place 0) and high (place 1). A batch that is not between two probed
- * ones lies on the line through the two nearest. */
+/* The value at `place` on the line through low (place 0) and high (place 1), but at least 0. A batch that is not
+ * between two probed ones lies on the line through the two nearest. */
 static double along(double low, double high, double place) { return CLQ_MAX(low + (high - low) * place, 0.0); }
 
 static clq_step_parts parts_between(const clq_machine_step *low, const clq_machine_step *high, size_t batch) {

@@ -16,7 +16,7 @@ typedef struct clq_slowing {
 typedef struct clq_outline {
     clq_step_parts parts; /* mean over replicas */
     clq_slowing slow;     /* mean over replicas */
-    double posts;         /* how many times the caller's thread posts work to a replica */
+    double posts;         /* how often the caller's thread posts work in a step, to all replicas together */
     bool bubble;          /* replicas wait for other stages of a pipeline */
     const double *shares; /* given: (replicas) the proportions in which mirrored shares a batch out; NULL: evenly */
 } clq_outline;
