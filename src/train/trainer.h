@@ -218,7 +218,7 @@ clq_status clq_trainer_set_matrices(clq_trainer *trainer);
 void clq_trainer_keep_matrices(clq_trainer *trainer, clq_matrix_source source, const double *totals);
 /* Takes a matrix's counts out of such totals. Errors: ARGUMENT (no such matrix). */
 clq_status clq_trainer_take_matrix(const clq_trainer *trainer, const double *totals, size_t index, uint64_t *counts);
-/* Checks a config as far as no model is needed. Errors: ARGUMENT, … (trainer_config.c) */
+/* Checks a config as far as no model is needed. Errors: ARGUMENT, UNSUPPORTED. (trainer_config.c) */
 clq_status clq_trainer_check_config(const clq_trainer_config *config);
 
 /* The learning rate of the last update; before any update, that of the first. */
