@@ -65,7 +65,7 @@ typedef struct clq_keras_property {
     const char *end;     /* "_regularizer" */
     const char *one;     /* for messages, what variables have: "a penalty" */
     const char *besides; /* "activity": "activity_regularizer" is about no variable. NULL: all keys are */
-    bool (*read)(json_t *value, clq_properties *out); /* false: the value is none of Keras's own */
+    bool (*read)(json_t *value, clq_properties *out); /* false: it is none of Keras's own, or unfit */
     void (*give)(clq_model *model, clq_tensor x, const char *variable, const clq_properties *found);
     bool (*is_on)(const clq_properties *found);
     bool (*is_same)(const clq_properties *a, const clq_properties *b);

@@ -150,7 +150,7 @@ static const char *const *write_gemma3(clq_block_writer *w) { return write_gemma
  * one more channel of the key ---- */
 
 /* Adds the slope to each query as a channel. p is the largest power of two that is at most the number of heads. Head i
- * of the first p heads has the slope 2^(-8 (i + 1) / p), times a factor. The heads behind them have every other slope
+ * of the first p heads has the slope 2^(-8 (i + 1) / p), times a factor. The heads after them have every other slope
  * of 2 p heads. */
 static void add_slopes(clq_block_writer *w, const char *query, size_t heads, double factor) {
     if (w->status != CLQ_OK) return; /* after a refusal, `heads` may be any number */
