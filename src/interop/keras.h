@@ -53,7 +53,8 @@ bool clq_keras_flag(clq_keras_attributes *a, const char *key, bool fallback);
 bool clq_keras_is_size(const json_t *value, size_t *out); /* a whole number from 1 to INT32_MAX */
 /* Reads an initialiser that is given by name or as an object. If the key is missing, *out is the layer's default. */
 void clq_keras_read_initialiser(clq_keras_attributes *a, const char *key, clq_initialiser *out);
-/* Reads the attributes of the kind's rows into config, which is the kind's, all zero. x: the layer's first input. */
+/* Reads the attributes of the kind's rows into config, a config of this kind that is all zero. x: the layer's first
+ * input. */
 void clq_keras_read_rows(clq_keras_attributes *a, const clq_layer_kind *kind, const clq_model_tensor *x, void *config);
 
 /* ---- properties of variables (keras_properties.c) ---- */
@@ -64,7 +65,7 @@ typedef struct clq_keras_property {
     const char *end;     /* "_regularizer" */
     const char *one;     /* for messages, what variables have: "a penalty" */
     const char *besides; /* "activity": "activity_regularizer" is about no variable. NULL: all keys are */
-    bool (*read)(json_t *value, clq_properties *out); /* false: the value is none of Keras's own */
+    bool (*read)(json_t *value, clq_properties *out); /* false: it is none of Keras's own, or unfit */
     void (*give)(clq_model *model, clq_tensor x, const char *variable, const clq_properties *found);
     bool (*is_on)(const clq_properties *found);
     bool (*is_same)(const clq_properties *a, const clq_properties *b);
@@ -75,7 +76,7 @@ bool clq_keras_is_own(json_t *object); /* it names no module but Keras's */
 
 /* Takes the keys of properties, if their values are supported. */
 void clq_keras_take_properties(clq_keras_attributes *a);
-/* Gives the variables of the layer that made x the properties that config, the layer's configuration, asks for. */
+/* Gives properties to the variables of the layer whose output is x, as config, the layer's configuration, asks for. */
 void clq_keras_give_properties(clq_model *model, clq_tensor x, json_t *config);
 /* Adds the properties of the layer's variables to *config, the configuration that is written. *config: NULL once memory
  * is out. Errors: UNSUPPORTED. */
@@ -159,8 +160,8 @@ typedef struct clq_keras_block_use {
     unsigned given;           /* bit i: the call gives the input of name i */
     json_t *keywords;         /* "kwargs" of the call; NULL: none */
     json_t *arguments;        /* "args" of the call, if some of them are not tensors; else NULL */
-    unsigned *heeded; /* out: bits of the `inputs` whose masks the block was written for. An input that has no mask now
-                         may have none in later calls */
+    unsigned *heeded; /* out: bits of the `inputs` whose masks the block was written for. If such an input has no mask
+                         in this call, later calls are refused if it has one */
 } clq_keras_block_use;
 /* Writes the config of a Functional model that computes what the block computes. Its inputs are those that the call
  * gives. "mask_of" names the tensor whose mask the output has; without it, the output has no mask. *out: the caller's.

@@ -9,7 +9,7 @@ typedef struct order {
     unsigned rank, axes[CLQ_SHAPE_MAX];
 } order;
 
-/* The axes of `last` behind all others; both keep their order. */
+/* The axes of `last` after all others; both keep their order. */
 static order order_with_last(unsigned rank, const bool last[CLQ_SHAPE_MAX + 1]) {
     order o = {.rank = 0};
     for (unsigned turn = 0; turn < 2; turn++)
@@ -69,7 +69,7 @@ static order add_channels_last(clq_block_writer *w) {
     return o;
 }
 /* Keras applies the activation to channels_first, where a softmax goes along the last axis, the width. So the
- * activation comes behind the permutation back. */
+ * activation comes after the permutation back. */
 static const char *const *write_channels_first(clq_block_writer *w) {
     const order o = add_channels_last(w);
     json_t *activation = clq_block_take_activation(w, "activation", "linear");

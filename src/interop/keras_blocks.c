@@ -84,7 +84,7 @@ static void name_within(const char *prefix, const char *name, size_t bytes, cons
     if (is_own(out) || (other && strcmp(out, other) == 0)) memcpy(out + strlen(out), "_", 2);
 }
 
-/* Adds outputs of the block behind the first `outputs`: the states of the one layer, then those of the other. */
+/* Adds outputs of the block after the first `outputs`: the states of the one layer, then those of the other. */
 static void give_states(clq_block_writer *w, const char *const layers[2], int states, unsigned outputs) {
     static const char *const names[] = {"state_0", "state_1", "state_2", "state_3"};
     for (int i = 0; i < 2 * states; i++) {
@@ -224,7 +224,7 @@ static const char *const *write_cells(clq_block_writer *w) {
     if (clq_block_flag(w, "return_state", false)) clq_block_refuse(w, "return_state", "true is not supported");
     if (count == 0) clq_block_refuse(w, "cell", "there are no cells");
     if (count > CELLS_MOST) clq_block_refuse(w, "cell", "more than %d cells are not supported", CELLS_MOST);
-    /* Layers behind the first read the first's steps, which are in reverse order, but the mask is not. */
+    /* Layers after the first read the first's steps, which are in reverse order, but the mask is not. */
     if (count > 1 && masked && clq_block_flag(w, "go_backwards", false))
         clq_block_refuse(w, "go_backwards",
                          "true is not supported of several cells with a mask; make each cell an RNN of its own");

@@ -95,7 +95,7 @@ bool clq_block_has_mask(const clq_block_writer *w, unsigned input);
  * leaves out the argument. */
 void clq_block_refuse_carried(clq_block_writer *w, const char *mask);
 /* Gives the second input, a padding mask, the shape (1, 1, tokens) that attention takes. NULL: the call has no such
- * input. */
+ * input. In any case refuses a mask that the first input carries (clq_block_refuse_carried). */
 const char *clq_block_add_mask(clq_block_writer *w, const char *mask);
 /* Adds a causal attention; takes config. */
 void clq_block_add_attended(clq_block_writer *w, json_t *config, const char *mask, const char *query, const char *key,

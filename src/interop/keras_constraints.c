@@ -62,7 +62,7 @@ static bool read_config(const constraint_class *class, json_t *config, clq_const
     return fits;
 }
 
-/* Reads a constraint, as an object or by name. False: it is none of Keras's own. */
+/* Reads a constraint, as an object or by name. False: it is none of Keras's own, or its configuration does not fit. */
 static bool read_constraint(json_t *value, clq_properties *found) {
     clq_constraint *out = &found->constraint;
     const char *name = json_is_string(value) ? json_string_value(value) : clq_keras_class(value);

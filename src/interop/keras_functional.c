@@ -73,7 +73,7 @@ static clq_status note_outputs(clq_keras_graph *f, clq_keras_node *n, const char
     return CLQ_OK;
 }
 
-/* Checks that the arguments of a model's call are tensors, with nothing but nulls behind them. */
+/* Checks that the arguments of a model's call are tensors, with nothing but nulls after them. */
 static clq_status check_arguments(const clq_keras_node *n, const char *where) {
     json_t *argument;
     size_t i;

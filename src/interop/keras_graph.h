@@ -49,8 +49,9 @@ struct clq_keras_graph {
     json_t *config, *own_config; /* config: borrowed. own_config: the same, owned, if Clique wrote it; else NULL */
     unsigned heeded, masked;     /* of a block: bits of the inputs whose masks it was written for; masked: those of them
                                     that had a mask */
-    unsigned bits;               /* of a block: bits of the inputs of its first call, */
-    json_t *flags, *given_arguments; /* and that call's keywords, and its arguments if some are not tensors; borrowed */
+    unsigned bits;               /* of a block: bits of the inputs that its first call gives */
+    json_t *flags, *given_arguments; /* flags: the keywords of its first call; given_arguments: that call's arguments if
+                                        some are not tensors, else NULL; borrowed */
     clq_tensor given;
     clq_keras_graph **inner; /* by layer: the graph of an inner model, once it is open; else NULL */
     json_t *layers, *index;  /* index: by a layer's name, its place in `layers` */

@@ -149,8 +149,9 @@ static const char *const *write_gemma3(clq_block_writer *w) { return write_gemma
  * place added (Press et al., "Train Short, Test Long", 2022). The slope is one more channel of the query, and the place
  * one more channel of the key ---- */
 
-/* Adds the slope to each query as a channel. Of the first heads, as many as the largest power of two p, head i has the
- * slope 2^(-8 (i + 1) / p), times a factor. The heads behind them have every other slope of 2 p heads. */
+/* Adds the slope to each query as a channel. p is the largest power of two that is at most the number of heads. Head i
+ * of the first p heads has the slope 2^(-8 (i + 1) / p), times a factor. The heads after them have every other slope
+ * of 2 p heads. */
 static void add_slopes(clq_block_writer *w, const char *query, size_t heads, double factor) {
     if (w->status != CLQ_OK) return; /* after a refusal, `heads` may be any number */
     json_t *slopes = json_array();

@@ -59,7 +59,7 @@ static const char *const *write_deit_patching(clq_block_writer *w) {
 /* A block of an encoder. Its layers have the names "transformer_block_1.ln_1" and so on. */
 typedef struct vision_block {
     const char *mlp, *first, *second; /* names of the dense layers */
-    bool twice;                       /* dropout behind the attention and the first dense layer, too */
+    bool twice;                       /* dropout after the attention and the first dense layer, too */
 } vision_block;
 
 static void add_vision_block(clq_block_writer *w, const vision_block *kind, size_t number_of, const char *from,

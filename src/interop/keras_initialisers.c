@@ -1,4 +1,5 @@
-/* Keras's initializers. Each class has a row, by which it is read and written. Files have it by class or by name. */
+/* Keras's initializers. Each class has a row, by which it is read and written. Files have an initializer by its
+ * class or by a name. */
 #include "interop/keras_reading.h"
 
 #include <string.h>

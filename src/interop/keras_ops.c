@@ -300,7 +300,7 @@ static const char *const *write_take_along(clq_block_writer *w) {
         clq_block_refuse(w, "axis", "only places (k, 1) along the first axis of (places, channels) are supported");
         return NULL;
     }
-    /* Keras counts places below 0 from the end, and what it gives for places behind the end depends on its backend.
+    /* Keras counts places below 0 from the end, and what it gives for places beyond the end depends on its backend.
      * Places that are an input of the model are checked before they are read. */
     const clq_tensor indices = w->use->inputs[1];
     if (!clq_model_find_own(w->use->model, &w->use->model->tensors[indices.id - 1]) &&

@@ -1,5 +1,6 @@
-/* Prepares models that were made here for being saved as .keras files. The model is written and read back. It then
- * takes over the text, and what the reader found out about where Keras keeps each layer's variables. */
+/* Prepares models that were made here for being saved as .keras files. The model is written, and the text is
+ * read back as a second model. From that one, the model takes over the text, and where Keras keeps each layer's
+ * variables. */
 #include "interop/keras_reading.h"
 
 #include <string.h>

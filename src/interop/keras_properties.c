@@ -33,7 +33,7 @@ static const char *what_of(const clq_layer *layer, const clq_variable *variable)
 
 /* Whether a key's subject, as "kernel" or "recurrent", means the variable of this name. The subject is the name, or the
  * name without its "_kernel". In a layer with parts that each have such a variable, as an attention, it is the end of
- * the name, behind a '/'. */
+ * the name, after a '/'. */
 static bool is_meant(const char *subject, const char *what) {
     const size_t length = strlen(subject), all = strlen(what);
     if (strcmp(subject, what) == 0) return true;

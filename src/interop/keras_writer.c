@@ -2,7 +2,7 @@
  *
  * Blocks and inner models became layers of the model when they were read, and are written as such layers. Masks are
  * left to Keras, which passes them on by the rules of the kinds' `mask`. If Keras would pass another mask than the
- * model has, for example behind a block with a rule of its own, the layers that read the mask get it by keyword. */
+ * model has, for example after a block with a rule of its own, the layers that read the mask get it by keyword. */
 #include "interop/keras_masks.h"
 #include "interop/keras_order.h"
 #include "interop/keras_reading.h"
@@ -258,7 +258,7 @@ static json_t *refer_all(const writing *w, uint32_t id, size_t from, size_t to) 
     return list;
 }
 
-/* Writes what the call is passed by place: tensors, and numbers in place of a tensor or behind the tensors. */
+/* Writes what the call is passed by place: tensors, and numbers in place of a tensor or after the tensors. */
 static json_t *write_arguments(const writing *w, uint32_t id) {
     const clq_layer *layer = layer_of(w, id);
     json_t *list = refer_all(w, id, 0, clq_layer_positional(layer, tensor_of(w, id)->input_count));

@@ -20,7 +20,7 @@ typedef struct clq_kept_weights {
 typedef struct clq_checkpoint {
     const clq_model *model;
     uint64_t step;
-    json_t *values; /* texts by name, such as "fit/epoch", which whoever stores a value chooses; NULL: none yet */
+    json_t *values; /* texts by name; who stores a text chooses its name, such as "fit/epoch"; NULL: none yet */
     clq_snapshot snapshot;
     clq_kept_weights *kept;
     size_t kept_count;

@@ -11,7 +11,7 @@ typedef struct stopping {
     clq_watch watch;
     uint64_t wait; /* epochs without an improvement, so far */
     uint64_t best_epoch;
-    bool stopped, restored; /* it ended the fit; its state was restored from an earlier fit's */
+    bool stopped, restored; /* stopped: it ended the fit; restored: its state is from a checkpoint */
     bool put_back;          /* the trainer got the best epoch's weights at the end of the last fit */
     float *weights;         /* of best_epoch, while a fit is under way or after a restore; NULL: none */
 } stopping;

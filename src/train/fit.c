@@ -29,7 +29,7 @@ typedef struct run {
     uint64_t data_epoch, data_index; /* the dataset's place after the last update */
     clq_fit_place from;              /* if `resumed`: the place in the checkpoint's fit */
     bool resumed;                    /* the next epoch to train continues a checkpoint's */
-    json_t *before;                  /* while an epoch is told: the callbacks' states from before; NULL: none saved */
+    json_t *before;                  /* while callbacks are told of an epoch: their states before; NULL: not saved */
 } run;
 
 /* A batch of the dataset: assembled, or, if replicas copy rows themselves, as rows where they lie in the dataset. */
@@ -112,7 +112,7 @@ static clq_status tell_step(run *r) {
 _Static_assert(ATOMIC_BOOL_LOCK_FREE == 2, "clq_trainer_stop needs atomic booleans without locks");
 
 /* INTERRUPTED if clq_trainer_stop was called. The flag stays set until the outermost call ends. So the fit stops even
- * if a callback makes calls that end by it, and does not pass on how they ended. */
+ * if the stop first ends a call that a callback makes, and the callback does not return the failure. */
 static clq_status take_stop(const clq_trainer *trainer) {
     if (!atomic_load_explicit(&trainer->interrupted, memory_order_relaxed)) return CLQ_OK;
     return clq_fail(CLQ_ERROR_INTERRUPTED, "stopped by clq_trainer_stop behind step %llu",
@@ -157,8 +157,8 @@ static clq_status take_checkpoint(run *r, bool waits) {
     return clq_checkpoints_take(r->config->checkpoints, r->trainer, r->data, &place);
 }
 
-/* After an update: takes a checkpoint if one is due. The fit's last update always has one, from before the epoch is
- * told, so that a longer fit can resume from it. */
+/* After an update: takes a checkpoint if one is due. The fit's last update always has one. It is taken before
+ * callbacks are told of the epoch, so that a longer fit can resume from it. */
 static clq_status keep_update(run *r) {
     const bool last = r->trainer->step >= r->last_step ||
                       (r->epoch + 1 >= r->epochs && r->data_index == clq_dataset_batches(r->data));
@@ -228,7 +228,8 @@ static clq_status leave_epoch(run *r) {
 }
 
 /* If the fit is told to stop, an update that has begun is still finished, since its first gradients are made. A
- * checkpoint's epoch may come after the fit's last epoch: then no batch is trained, but the epoch is told. */
+ * checkpoint's epoch may come after the fit's last epoch: then no batch is trained, but callbacks are told of
+ * the epoch. */
 static clq_status train_batches(run *r) {
     while (r->epoch < r->epochs && r->trainer->step < r->last_step &&
            !(clq_meeting_stops(&r->meeting) && r->trainer->accumulated == 0)) {
@@ -348,14 +349,14 @@ static clq_status forward(clq_trainer *trainer, const clq_batch *batch, evaluati
     return clq_metrics_note(&e->metrics, trainer, batch->count);
 }
 
-/* Outside of a fit. With several processes a stop waits for the next fit: the other processes would wait for this
- * one. */
+/* For calls outside of a fit. With several processes a stop waits for the next fit: if it ended this call, the other
+ * processes would wait for this one. */
 static clq_status take_stop_alone(const clq_trainer *trainer) {
     return clq_strategy_spans(trainer->strategy) ? CLQ_OK : take_stop(trainer);
 }
 
-/* Called when a call ends that a stop could have ended. A stop that came after its last update or batch must not end a
- * later call. */
+/* Called at the end of each call that a stop can end. A stop that came after the call's last update or batch must not
+ * end a later call. */
 static void end_stop(clq_trainer *trainer) {
     if (!trainer->fitting) atomic_store(&trainer->interrupted, false);
 }
@@ -425,9 +426,9 @@ static clq_status end_epoch(run *r, double seconds) {
     return clq_callbacks_epoch(r->config, r->trainer, &r->meeting, &info);
 }
 
-/* Takes the checkpoint of a fit that ends after an epoch was told. noted: how clq_checkpoints_note ended. If a process
- * had no memory to save its callbacks' states, there is no checkpoint: a fit that resumed from it would tell the
- * callbacks of the epoch twice. */
+/* Takes the checkpoint of a fit that ends after callbacks were told of an epoch. noted: how clq_checkpoints_note ended.
+ * If a process had no memory to save its callbacks' states, there is no checkpoint: a fit that resumed from it would
+ * tell the callbacks of the epoch twice. */
 static clq_status keep_epoch(run *r, const clq_error *noted) {
     bool wanted;
     double lacking = noted->status == CLQ_OK ? 0.0 : 1.0; /* all processes take one, or none does */

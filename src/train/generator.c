@@ -23,7 +23,7 @@ struct clq_generator {
     clq_plan *one, *together;
     bool one_launch, probabilities, has_weights;
     size_t context, vocabulary;
-    size_t rows;                 /* each token must be less: the rows of rows_layer, or the vocabulary */
+    size_t rows;                 /* each token must be below: the number of rows of rows_layer, or the vocabulary */
     const clq_layer *rows_layer; /* NULL: every token of the vocabulary has its rows */
     uint32_t *window;            /* (context) the last tokens of the text */
     size_t length, done;         /* tokens in the window, and how many are computed; without `decoding` all or none */
@@ -86,7 +86,8 @@ static bool takes_one_launch(const clq_device *device, const clq_generator_confi
     return (units == 1 || units <= clq_cpu_count()) && !clq_path_is_disabled(config->disabled_paths, "one launch");
 }
 
-/* Counts what is kept for a token: the variables that the decoding model has, and the model has not. */
+/* Sets row_bytes, what is kept for a token: the bytes of the variables that the decoding model has, and the model has
+ * not. */
 static void count_kept(clq_generator *g) {
     size_t bytes = 0;
     for (uint32_t i = 0; g->decoding && i < g->decoding->variable_count; i++)

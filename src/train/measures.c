@@ -292,7 +292,7 @@ clq_status clq_trainer_set_measures(clq_trainer *trainer, const clq_trainer_conf
     return clq_trainer_set_matrices(trainer);
 }
 
-/* ---- what is told ---- */
+/* ---- loss and metrics from totals ---- */
 
 void clq_trainer_tell(const clq_trainer *trainer, const double *totals, size_t samples, double *loss,
                       clq_metric_values *metrics) {

@@ -21,8 +21,8 @@ typedef struct clq_meeting {
  * world. */
 clq_status clq_meeting_open(clq_meeting *meeting, clq_trainer *trainer, const clq_dataset *train,
                             const clq_fit_config *config);
-/* Takes a status, such as a callback's. With several processes, keeps INTERRUPTED for the next meeting, and returns OK.
- * Returns any other status. */
+/* Takes a status, such as a callback's, and returns it. But with several processes, INTERRUPTED is kept for the next
+ * meeting, and the result is OK. */
 clq_status clq_meeting_take(clq_meeting *meeting, clq_status status);
 /* Counts an update: called once after each. Returns whether to hold a meeting now. */
 bool clq_meeting_is_due(clq_meeting *meeting);

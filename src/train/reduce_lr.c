@@ -8,7 +8,7 @@ static const char reduce_lr[] = "reduce_lr";
 typedef struct reducing {
     clq_reduce_lr config;
     clq_watch watch;
-    uint64_t wait, cooldown; /* epochs without an improvement; epochs until these count again */
+    uint64_t wait, cooldown; /* wait: epochs without an improvement; cooldown: epochs until wait counts again */
     double rate;             /* the last rate that was set; NaN: none */
     bool restored;
 } reducing;

@@ -1,4 +1,4 @@
-/* Saves the weights of the best epoch so far, as keras.callbacks.ModelCheckpoint with save_best_only. */
+/* Saves the weights of the best epoch so far in a file, as keras.callbacks.ModelCheckpoint with save_best_only. */
 #include "train/callbacks.h"
 
 #include <inttypes.h>

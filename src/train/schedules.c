@@ -81,7 +81,7 @@ static double cosine(const double *values, double lr, double step) {
 
 enum { RESTARTS_STEPS, RESTARTS_T_MUL, RESTARTS_M_MUL, RESTARTS_ALPHA };
 
-/* Run i has first * t_mul^i steps, and begins at lr * m_mul^i. */
+/* Run i has first * t_mul^i steps, and begins at lr * m_mul^i if alpha is 0. */
 static double cosine_restarts(const double *values, double lr, double step) {
     const double longer = values[RESTARTS_T_MUL], rounding = 1e-9;
     double runs = step / values[RESTARTS_STEPS], i = floor(runs), done = runs - i;

@@ -213,7 +213,7 @@ void clq_fit_set_length(const clq_settings *settings, clq_fit_config *fit);
 
 /* Checks that enumerations and flags have values that exist, and that seconds are not negative. Errors: ARGUMENT. */
 clq_status clq_settings_check_config(const clq_trainer_config *config);
-/* Whether all settings that are for some strategies only have their defaults. */
+/* Whether every setting that only some strategies take has its default value. */
 bool clq_settings_are_plain(const clq_settings *settings);
 /* Adds the settings that are part of this key, for a training with `strategy`: "precision mixed\n". */
 void clq_settings_add_key(const clq_trainer_config *config, unsigned key, clq_strategy_kind strategy, clq_text *to);

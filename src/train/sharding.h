@@ -10,7 +10,7 @@
 
 struct clq_checkpoint;
 
-/* Errors: UNSUPPORTED (another setting excludes that processes bring parts). */
+/* Errors: UNSUPPORTED (another setting does not allow processes to bring parts). */
 clq_status clq_sharding_check(const clq_trainer_config *config);
 /* Called by all processes, after the strategy was created. trainer->sharding stays NULL if every process has the whole
  * batch. Errors: ARGUMENT (a process without a share), MEMORY, those of the world. */
@@ -22,9 +22,9 @@ void clq_sharding_destroy(struct clq_sharding *sharding); /* takes NULL */
  * steps may be under way. If epochs have another length than before, rank 0 logs what each leaves out. Errors: ARGUMENT
  * (a process with too few samples for a batch), those of the world. */
 clq_status clq_sharding_open(clq_trainer *trainer, clq_dataset *dataset);
-/* Called after it, whatever it returned: waits for steps under way, and cuts the dataset as it was `before`. If it is
- * opened again, it goes on from its present place, unless somebody has moved it meanwhile. Returns `status`, or, if
- * that is OK, the failure of the steps. */
+/* Called after clq_sharding_open, whatever that returned: waits for steps under way, and cuts the dataset as it was
+ * `before`. If the dataset is opened again, it goes on from the place where it was closed, unless somebody has moved it
+ * meanwhile. Returns `status`, or, if that is OK, the failure of the steps. */
 clq_status clq_sharding_close(clq_trainer *trainer, clq_dataset *dataset, const clq_data_part *before,
                               clq_status status);
 /* The place where a fit would go on with the dataset. Returns how many batches its epochs have. */
@@ -36,7 +36,8 @@ void clq_sharding_done(clq_trainer *trainer);
 
 /* Whether this process evaluates its own dataset, so that each batch goes to this process's replicas alone. */
 bool clq_sharding_evaluates_own(const clq_trainer *trainer);
-/* If so: the part that an evaluated dataset gives, and telling the strategy that a batch of it has this many rows. */
+/* Only if clq_sharding_evaluates_own. The first gives how a dataset is cut while it is evaluated. The second tells the
+ * strategy that the next batch has `rows` samples, all of this process. */
 clq_data_part clq_sharding_part_to_evaluate(const clq_trainer *trainer);
 void clq_sharding_bring_own(clq_trainer *trainer, size_t rows);
 

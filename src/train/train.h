@@ -20,8 +20,8 @@ clq_status clq_model_for_data(const char *name, const char *data, clq_model **ou
 /* If the data's name says that it is a text: cuts it into windows as long as the model's input. Errors: MISMATCH (the
  * text is too short). */
 clq_status clq_dataset_cut_for(clq_dataset *data, const char *name, const clq_model *model);
-/* Measures, in some 50 ms, how many bytes per second a generator's device moves, which limits the generator. The
- * measured load has as many bytes as the generator reads for a token when the window is full. Errors: BUILD,
+/* Measures, in some 50 ms, how many bytes per second a generator's device reads and writes, which limits the generator.
+ * The measured load has as many bytes as the generator reads for a token when the window is full. Errors: BUILD,
  * DEVICE_MEMORY, MEMORY, … (generator.c) */
 clq_status clq_generator_measure_limit(clq_generator *generator, double *out);
 clq_strategy *clq_trainer_strategy(const clq_trainer *trainer);

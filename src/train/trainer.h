@@ -218,7 +218,7 @@ clq_status clq_trainer_set_matrices(clq_trainer *trainer);
 void clq_trainer_keep_matrices(clq_trainer *trainer, clq_matrix_source source, const double *totals);
 /* Takes a matrix's counts out of such totals. Errors: ARGUMENT (no such matrix). */
 clq_status clq_trainer_take_matrix(const clq_trainer *trainer, const double *totals, size_t index, uint64_t *counts);
-/* Checks a config as far as no model is needed. Errors: ARGUMENT, … (trainer_config.c) */
+/* Checks a config as far as no model is needed. Errors: ARGUMENT, UNSUPPORTED. (trainer_config.c) */
 clq_status clq_trainer_check_config(const clq_trainer_config *config);
 
 /* The learning rate of the last update; before any update, that of the first. */
@@ -268,7 +268,7 @@ typedef struct clq_metrics {
     bool trains;                        /* rows are of training steps */
     uint64_t updates[CLQ_METRIC_SLOTS]; /* by slot, if `trains`: the number of the row's update */
 } clq_metrics;
-/* If it succeeds, the caller must call clq_metrics_end, also after a failure. */
+/* If it succeeds, the caller must call clq_metrics_end, even if something fails in between. */
 clq_status clq_metrics_start(clq_metrics *metrics, clq_fit_log *log, clq_trainer *trainer);
 /* Called after each batch: notes its samples, and the step that ended with it. Collects rows if all are in use. */
 clq_status clq_metrics_note(clq_metrics *metrics, clq_trainer *trainer, size_t samples);

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* Few bytes, and so many that the link's rate counts: 35 ms at 1 Gbit/s. */
+/* Few bytes give the latency. Many bytes give the link's rate: they take 35 ms at 1 Gbit/s. */
 enum { FEW_BYTES = 64, MANY_BYTES = 4 << 20, FEW_LOOKS = 41, MANY_LOOKS = 5 };
 
 typedef struct link_probing {

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-/* Hashes what may later have changed behind the numbers of a SPEC. */
+/* Hashes which devices the numbers of a SPEC stand for: later they may stand for others. */
 static clq_status describe(const clq_devices *devices, clq_hash128 *out) {
     clq_text text = {0};
     for (uint32_t i = 0; i < devices->count; i++) {

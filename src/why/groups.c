@@ -21,7 +21,7 @@ static clq_status ask_mirrored(clq_probing *p, clq_group_probe *g) {
     return CLQ_OK;
 }
 
-/* *out NULL: the strategy does not take the model, or so many devices, or does not fit their memory. */
+/* *out NULL: the strategy does not take the model, or this many devices, or does not fit their memory. */
 static clq_status open_if_fit(clq_probing *p, const clq_group_probe *g, clq_strategy_kind strategy, clq_trainer **out) {
     *out = NULL;
     const clq_status status = clq_probing_open(p, 0, g->count, p->out->batch, strategy, out);

@@ -96,7 +96,7 @@ clq_status clq_why_time_steps(const clq_why_task *task, clq_world *world, double
     return status;
 }
 
-/* The next batch of the data; behind the last batch, the first one again. */
+/* The next batch of the data; after the last batch, the first one again. */
 static clq_status next_batch(clq_dataset *data, clq_batch *out) {
     bool more = false;
     while (!more) CLQ_TRY(clq_dataset_next(data, out, &more));

@@ -7,8 +7,8 @@
 
 /* ---- a process ---- */
 
-/* The value at `place` on the line through low (place 0) and high (place 1). A batch that is not between two probed
- * ones lies on the line through the two nearest. */
+/* The value at `place` on the line through low (place 0) and high (place 1), but at least 0. A batch that is not
+ * between two probed ones lies on the line through the two nearest. */
 static double along(double low, double high, double place) { return CLQ_MAX(low + (high - low) * place, 0.0); }
 
 static clq_step_parts parts_between(const clq_machine_step *low, const clq_machine_step *high, size_t batch) {
@@ -115,7 +115,8 @@ static double averaged_over(const clq_machines_way *way) { return way->local_ste
 
 /* The parts of an update, with all its batches, on process r. The other processes change them in proportion to how many
  * of them train. They take cores and memory; or, if slowing is below 0, a process that waits for them gets its cores
- * sooner when it goes on. The devices of a process meet once in an update, or once in so many local steps. */
+ * sooner when it goes on. The devices of a process meet once in an update or, with local steps, once in that many
+ * steps. */
 static clq_step_parts parts_of(const work *w, unsigned r) {
     const clq_machine_probe *p = &w->machines->probes[r];
     const double k = (double)w->way->accumulate, others = (w->way->machines - 1.0) / (w->machines->count - 1.0),

@@ -22,7 +22,7 @@ enum { CLQ_MACHINE_TIMED_MOST = 4096 }; /* the most single steps that are timed 
 typedef struct clq_machine_probe {
     unsigned devices, step_count;
     clq_machine_step steps[CLQ_MACHINE_STEPS_MAX]; /* in ascending order of batch; those that fit the memory */
-    size_t too_large;                              /* a batch that does not fit; 0: none was found */
+    size_t too_large;                              /* the smallest batch that was found not to fit; 0: none was */
     double update_s;                               /* the part of these steps that is the update */
     double adding_s; /* to add a batch's gradient to the earlier ones; rounding a gradient takes as long */
     /* Steps of this process's share of the batch, in rounds in which every process makes a step of its own share.
@@ -67,7 +67,8 @@ clq_status clq_why_probe_machine(const clq_why_task *task, size_t largest, clq_m
  * would in an exchange: a process that sleeps now and then gets a core sooner than one that never sleeps. */
 clq_status clq_why_time_rounds(const clq_why_task *task, clq_world *world, double estimate_s, double rest_s,
                                float *seconds, size_t *count);
-/* All processes train together, by a config with this world. */
+/* All processes train together, by a config with this world. If epochs are too short to time single steps, *count is 1,
+ * and the value is the mean. */
 clq_status clq_why_time_steps(const clq_why_task *task, clq_world *world, double estimate_s, float *seconds,
                               size_t *count);
 

@@ -16,7 +16,7 @@ typedef struct clq_slowing {
 typedef struct clq_outline {
     clq_step_parts parts; /* mean over replicas */
     clq_slowing slow;     /* mean over replicas */
-    double posts;         /* how many times the caller's thread posts work to a replica */
+    double posts;         /* how often the caller's thread posts work in a step, to all replicas together */
     bool bubble;          /* replicas wait for other stages of a pipeline */
     const double *shares; /* given: (replicas) the proportions in which mirrored shares a batch out; NULL: evenly */
 } clq_outline;
@@ -41,7 +41,7 @@ clq_limit clq_limit_of(const clq_step_parts *parts, clq_limit sharing, clq_limit
 /* What rows share (predict_alone.c). */
 const clq_group_probe *clq_group_of(const clq_probes *probes, unsigned count); /* NULL: none was probed */
 double clq_step_alone(const clq_device_probe *device, size_t batch);
-/* Whether a step of so many samples fits the device's memory, as far as probes found. */
+/* Whether a step of `batch` samples fits the device's memory, as far as probes found. */
 bool clq_step_fits(const clq_device_probe *device, size_t batch);
 /* The parts of a step of `batches` batches on a device that trains alone. They add up to the step. */
 clq_step_parts clq_parts_alone(const clq_probes *probes, const clq_device_probe *device, size_t batch, size_t batches);

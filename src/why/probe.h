@@ -38,7 +38,7 @@ double clq_probed_step(const clq_device_probe *device, size_t batch); /* seconds
 /* Notes a failure because of DEVICE_MEMORY and turns it into OK. Returns any other status as it is. */
 clq_status clq_probing_lacks(clq_probing *probing, clq_status status);
 
-/* Asks the plans of a group's strategies. Makes no step. */
+/* Makes the plans of a group's strategies, and notes their fast paths, stages and all-reduces. Trains no step. */
 clq_status clq_ask_group(clq_probing *probing, unsigned group);
 bool clq_group_has_collectives(const clq_group_probe *group); /* whether any of its rows has collectives */
 size_t clq_exchanged_bytes(const clq_probing *probing);       /* of the largest exchange, once all groups were asked */

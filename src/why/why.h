@@ -52,7 +52,7 @@ typedef struct clq_device_probe {
 
 /* A pipeline over the first `stages` devices. Each array has one element for each stage. */
 typedef struct clq_pipe_probe {
-    unsigned stages, micro_batches; /* stages 0: the model cannot run in so many stages */
+    unsigned stages, micro_batches; /* stages 0: the group cannot run the pipeline, or has no memory for it */
     /* Each stage's part, 0 to 1, of the work of all stages (forward and backward together), and of all parameters. */
     double forward[CLQ_REPLICAS_MAX], backward[CLQ_REPLICAS_MAX], parameters[CLQ_REPLICAS_MAX];
     double sent_bytes[CLQ_REPLICAS_MAX], back_bytes[CLQ_REPLICAS_MAX]; /* of a full micro-batch: to the next stage, and
@@ -75,7 +75,7 @@ typedef struct clq_group_probe {
     unsigned count;
     bool shards_update, overlaps; /* fast paths that a mirrored step takes (`clique plan`) */
     unsigned buckets;             /* of the gradient; used if `overlaps` */
-    unsigned exchanges;           /* of statistics within a step (synchronized batch normalisation) */
+    unsigned exchanges;           /* sums within a step (synchronized batch normalisation, masked losses) */
     bool too_large;               /* a mirrored step does not fit the devices' memory: its fast paths are not known */
     clq_doubt doubt;              /* of the measurements below */
     double gflops[CLQ_REPLICAS_MAX], gbps[CLQ_REPLICAS_MAX]; /* of each device, beside the others */
