@@ -418,7 +418,7 @@ typedef struct clq_conv_pool_problem {
 } clq_conv_pool_problem;
 /* Whether one kernel can do both. It can in the tile family, if all of this holds: it is max pooling; the windows
  * neither overlap nor reach beyond the convolution's output, and are small enough for registers; there is no dilation;
- * and the taps are not too many for sums without compensation. */
+ * and all taps of the kernel, or those of one of its rows, are few enough for a plain sum. */
 bool clq_conv_pool_fits(const clq_list *list, const clq_conv_pool_problem *p);
 /* Whether the one kernel is known to be faster than separate layers: if the output's channels are whole vectors. */
 bool clq_conv_pool_pays(const clq_list *list, const clq_conv_pool_problem *p);
