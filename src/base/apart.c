@@ -121,7 +121,7 @@ clq_status clq_files_check(const clq_named_file *files, size_t count) {
             if (other->holds) CLQ_TRY(check_folder(&files[i], &of, other));
             if (other->holds) continue;
             const place its = place_of_file(other);
-            if (is_same(&of, &its) && (its.exists || other->writes)) /* a file that does not exist is read by nobody */
+            if (is_same(&of, &its) && (its.exists || other->writes)) /* nobody can read a file that does not exist */
                 return refuse(&files[i], other, NULL);
         }
     }

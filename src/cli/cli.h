@@ -158,7 +158,7 @@ clq_status clq_setup_end_stores(clq_setup *setup, clq_status status);
  * (no such strategy). */
 clq_status clq_options_train_by_ps(const clq_options *options, bool *is_ps);
 /* Joins the other processes by clq_ranks_join. For a training by strategy ps, sets the store ranks apart. On ranks
- * other than 0, clears --json and the options that name output files. */
+ * other than 0, clears --json, --save, --save-best, --monitor, --csv and --trace. Then calls clq_setup_name_files. */
 clq_status clq_setup_world(clq_setup *setup, clq_options *options, bool trains, clq_status status);
 /* Replaces "{rank}" by this process's rank and "{ranks}" by the number of processes in the options that name a
  * process's own files (--data, --sample-weights). A process that is alone is rank 0 of 1. Refuses such a file if it is
@@ -172,8 +172,8 @@ clq_status clq_setup_evaluator(clq_setup *setup, clq_options *options, unsigned 
  * cannot. Call it before drivers are loaded: they count the cores. (cores.c) */
 void clq_widen_affinity(const clq_world *world);
 /* Call it after the devices are set up. status: the result of this process's setup so far. Sets `peers`, and what
- * follows from the devices of all processes. Errors: that of the first rank that has one; ARGUMENT (two ranks on one
- * GPU). Returns `status` if this process is alone. */
+ * follows from the devices of all processes. Errors: that of the first rank that has one; MISMATCH (ranks have
+ * different options); ARGUMENT (two ranks on one GPU). Returns `status` if this process is alone. */
 clq_status clq_setup_gather_devices(clq_setup *setup, const clq_options *options, clq_status status);
 /* Over all processes, once there is a trainer: how many replicas there are, and a replica's share of a full global
  * batch. */
@@ -195,8 +195,8 @@ clq_status clq_setup_model(clq_setup *setup, const clq_options *options);
 /* Looks up what was chosen for the model, and which drivers that needs. Call it after clq_setup_model, and before there
  * are threads. (choice.c) */
 clq_status clq_setup_recall(clq_setup *setup, const clq_options *options);
-/* Sets how long measurements may be repeated. clq_setup_recall calls it; a command that recalls no choice calls it
- * itself. (choice.c) */
+/* Sets how long measurements may be repeated. clq_setup_recall calls it. A command that measures, but recalls no
+ * choice, calls it itself. (choice.c) */
 void clq_setup_set_patience(clq_setup *setup, const clq_options *options);
 /* If this run is to choose its devices: measures the alternatives, keeps the winner for later runs, and takes its
  * devices. Call it after clq_setup_devices. out: NULL, or gets what was compared (caller: clq_free), or NULL if nothing
@@ -221,7 +221,8 @@ json_t *clq_describe_alternatives(const clq_choice_made *made);
 /* {"others", "spread", "images_per_s" (the lower and upper bound by the spread)}; null if the rate is not known.
  * (choice.c) */
 json_t *clq_describe_doubt(const clq_doubt *doubt, double images_per_s);
-/* Prints, below a table, a line that says what "?" means, if any of its rows has one. (choice.c) */
+/* Prints, below a table, a line that says what "?" means, if a row has one. worst: the worst doubt of the rows.
+ * (choice.c) */
 void clq_explain_doubt(const clq_doubt *worst, FILE *to);
 json_t *clq_describe_choice(const clq_setup *setup, const clq_options *options, const char *strategy);
 /* Opens setup->system with the memory limit and build deadline of the options. Opens only the driver that
@@ -322,7 +323,7 @@ json_t *clq_json_put_measures(json_t *object, const char *prefix, const clq_tota
 /* (matrices.c) The same for PREFIXconfusion_matrix, …: each member is a list of rows. */
 json_t *clq_json_put_matrices(json_t *object, const char *prefix, const clq_trainer *trainer, clq_matrix_source source,
                               bool known);
-/* Prints the matrices as tables, if they fit a screen. Errors: MEMORY. */
+/* Prints each matrix as a table or, if it is too wide for a screen, a line that says so. Errors: MEMORY. */
 clq_status clq_print_matrices(FILE *to, const char *prefix, const clq_trainer *trainer, clq_matrix_source source);
 
 /* Prints a document on stdout and releases it. */

@@ -222,7 +222,7 @@ static clq_status read_task(clq_cluster *c, const json_t *cluster, const json_t 
                         type, count, count == 1 ? "y" : "ies");
     c->own_rank = own == PS || own == EVALUATOR ? -1 : (int)(own == WORKER ? leaders : 0) + (int)at;
     for (job of = CHIEF; of < JOBS; of++) c->others += entries_of(cluster, of);
-    c->others -= 1; /* this task; an evaluator may not be counted above, but does not launch */
+    c->others -= 1; /* this task. An evaluator was perhaps not counted, but only hosts that launch use `others` */
     return CLQ_OK;
 }
 

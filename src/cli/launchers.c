@@ -17,7 +17,7 @@ struct clq_mpi {
     const char *more[5];      /* options that each run has */
     const char *set_variable; /* the option that sets a variable of all ranks: "NAME=VALUE", or NAME and VALUE */
     bool sets_by_equals;
-    bool splits_agent;       /* it splits the agent at blanks, and takes the first of several between colons */
+    bool splits_agent;       /* it splits the agent at blanks, and takes the first of a list with colons */
     bool passes_environment; /* it passes all variables to all hosts without being told */
 };
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 enum { ROWS_MOST = 40 };
-/* If the measured rate is not within these bounds, as a part of the predicted one, the verdict says so. */
+/* Bounds of the measured rate divided by the predicted one. Beyond them, the verdict says to doubt the prediction. */
 static const double near_least = 0.8, near_most = 1.25;
 
 typedef struct answer {

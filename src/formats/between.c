@@ -1,6 +1,6 @@
 /* Temporary folders in TMPDIR, each for a file that this process and another process exchange. A process that is killed
- * leaves its folder behind. The next process that opens a folder removes it. A folder in use has a lock, which ends
- * with its process. */
+ * leaves its folder behind. A later process that opens a folder removes it, once it is a minute old. A folder in use
+ * has a lock, which ends with its process. */
 #define _GNU_SOURCE /* flock; NOLINT(bugprone-reserved-identifier) */
 #include "formats/private.h"
 

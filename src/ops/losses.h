@@ -84,7 +84,7 @@ typedef struct clq_metric_row {
     bool probabilities;        /* takes probabilities, even if the loss takes logits */
     double (*of_mean)(double); /* gives the metric from the mean, for example sqrt; NULL: the mean itself */
     bool by_row;               /* as in clq_loss_row */
-    bool ranks;                /* needs only the order of x, which a skipped activation keeps, and the largest value */
+    bool ranks;                /* takes x itself, even if an activation is skipped, and the place of the largest x */
     bool every_step;           /* a mean over all steps, even with a mask, as in Keras */
     bool values;               /* needs a target for each value, so not with index targets */
     bool classes;              /* needs a loss whose targets are classes */
@@ -158,7 +158,8 @@ typedef struct clq_loss_values {
     clq_value scaling; /* the state of a loss scale (clq_take_scale_off), by which dx is multiplied; or none */
     float initial;     /* the scale at first */
 } clq_loss_values;
-/* Loss, gradient and metrics in one launch. If metrics have bins, a launch before it clears them.
+/* Computes the loss, the gradient and the metrics in one launch. If several work-groups take part, a second launch adds
+ * up their sums. If metrics have bins, two more launches clear the bins before and store them afterwards.
  *
  * dx = SCALE * weight * dloss/dx. A sample's loss and each of its totals is the mean over its rows. A sample's weight
  * applies only to the loss and its gradient.

@@ -133,7 +133,7 @@ enum {
     CLQ_ELEMENT_OUTPUTS = 3,
     CLQ_ELEMENT_SUMS = 2,
     CLQ_ELEMENT_INSTRUCTIONS = 24,
-    CLQ_ELEMENT_WORDS = 24 /* a number takes 1, a dropout 3, the seed 2, the slice 2 */
+    CLQ_ELEMENT_WORDS = 24 /* a number takes 1, NORMAL 1, DROPOUT 3, the seed 2, the slice 2 */
 };
 typedef struct clq_element_program {
     struct clq_element_input {
@@ -177,8 +177,9 @@ typedef struct clq_element_values {
     clq_value sums[CLQ_ELEMENT_SUMS];       /* (channels) f32, over all rows of the batch; overwritten */
 } clq_element_values;
 /* Runs the program in one launch. With sums, a second launch usually adds partial sums. The device, the capacity and
- * the shapes fix the order of the sums. Runs of at most 64 rows are added plainly. The sums of runs are added with
- * compensation (Knuth's two-sum), so rounding errors do not grow with the count. */
+ * the shapes fix the order of the sums. Sums are added with compensation (Knuth's two-sum), so rounding errors do not
+ * grow with the count. The tile family compensates only between runs of at most 64 rows, and adds the rows of a run
+ * plainly. */
 void clq_elementwise(clq_list *list, const char *label, const clq_element_program *p, const clq_element_values *v);
 
 /* Dropout as in Keras: at a rate r, an element stays with probability 1 - r, and is then divided by 1 - r. Whether it
@@ -415,9 +416,9 @@ typedef struct clq_conv_pool_problem {
     clq_conv2d_problem conv;
     clq_pool2d_problem pool;
 } clq_conv_pool_problem;
-/* Whether one kernel can do both: in the tile family, if it is max pooling, its windows neither overlap nor reach
- * beyond the convolution's output, they are small enough for registers, and there is no dilation. All other shapes are
- * possible. */
+/* Whether one kernel can do both. It can in the tile family, if all of this holds: it is max pooling; the windows
+ * neither overlap nor reach beyond the convolution's output, and are small enough for registers; there is no dilation;
+ * and all taps of the kernel, or those of one of its rows, are few enough for a plain sum. */
 bool clq_conv_pool_fits(const clq_list *list, const clq_conv_pool_problem *p);
 /* Whether the one kernel is known to be faster than separate layers: if the output's channels are whole vectors. */
 bool clq_conv_pool_pays(const clq_list *list, const clq_conv_pool_problem *p);

@@ -17,7 +17,7 @@ typedef struct clq_recurrent_problem {
     clq_activation activation, gate_activation;
     bool backwards;    /* goes from the last step to the first; y has the steps in the order of processing */
     bool resets_first; /* GRU only */
-    bool zeroes;       /* y is 0 at masked steps; false: y repeats the step before */
+    bool zeroes;       /* y is 0 at masked steps; false: y is h, which such a step does not change */
 } clq_recurrent_problem;
 size_t clq_cell_gates(clq_cell cell); /* 1, 4, 3 */
 /* Whether the kernels have the activation: linear, or an activation whose slope follows from its result. */

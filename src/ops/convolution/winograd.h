@@ -6,8 +6,8 @@
 
 #include "ops/product/product.h"
 
-/* Adds a product of kind rows. Returns false, and adds nothing, if the caller should use the plain sum. `choice` says
- * which of the two was selected. The caller ends it after the launches of either. */
+/* Adds a product of kind rows. Returns false, and adds nothing, if the caller should use the plain sum. *choice gets
+ * the choice between the two, if there is one. The caller ends it by clq_list_end_choice, after either's launches. */
 bool clq_winograd_rows(clq_list *list, const clq_product *p, clq_choice *choice);
 /* The same, in the tile family, with max pooling over 2x2 windows. winner is as in clq_pool2d_forward. x must not need
  * padding. */

@@ -7,9 +7,9 @@ enum {
     WEIGHTS_BYTES_KEPT = 16 << 20, /* transformed weights that a processor's caches keep from block to block */
 };
 
-/* own_bytes: bytes of a block's transformed inputs and outputs, in a core's second-level cache. channels: of the
- * output, computed from the inputs at a time. blocks: of a launch, if so many tiles fit; if `few`, at most so many,
- * otherwise at least. */
+/* own_bytes: the most bytes of a block's transformed inputs and outputs, which a core's second-level cache keeps.
+ * channels: the most channels of the output that are computed from the inputs at a time. blocks: how many blocks a
+ * launch has. If `few`, at most this many, unless such blocks would exceed own_bytes. Otherwise at least this many. */
 typedef struct plan {
     size_t own_bytes, channels, blocks;
     bool few;

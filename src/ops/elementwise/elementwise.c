@@ -336,8 +336,8 @@ static void fold_columns(clq_list *list, const column_cut *c, const char *option
     clq_launch_cost(list, numbers * 6, 0, numbers * sizeof(float), 0);
 }
 
-/* How many elements an item fetches before it stores any. In a program of many operations, these take the time, so one
- * element is enough. */
+/* How many elements an item fetches before it stores any. In a program of many operations, the operations and not the
+ * memory take the time, so one element is enough. */
 static int together(const clq_element_program *p) { return flops_of(p) < FLOPS_OF_EXP ? 4 : 1; }
 
 static void with_sums(clq_list *list, const char *label, const clq_element_program *p, const clq_element_values *v) {

@@ -44,8 +44,7 @@ static clq_status place(run *r, clq_device *device) {
     return clq_list_bind(r->list);
 }
 
-/* `numbers` has room for floats. 16-bit numbers fill its front, so they must be converted from the last to the
- * first. */
+/* r->numbers has room for floats. 16-bit numbers only fill its front. */
 static clq_status write_array(const run *r, const clq_local_trial *t, size_t array) {
     uint16_t *stored = (uint16_t *)r->numbers;
     for (size_t i = 0; i < t->numbers[array]; i++) {
@@ -58,6 +57,7 @@ static clq_status write_array(const run *r, const clq_local_trial *t, size_t arr
     return clq_queue_write(r->queue, r->buffers[array], 0, r->numbers, bytes_of(t, array), true);
 }
 
+/* Converts 16-bit numbers to floats in place: from the last to the first, since a float takes the room of two. */
 static clq_status read_result(const run *r, const clq_local_trial *t) {
     CLQ_TRY(clq_queue_read(r->queue, r->buffers[2], 0, r->numbers, bytes_of(t, 2), true));
     for (size_t i = t->storage[2] == CLQ_F32 ? 0 : t->numbers[2]; i-- > 0;) {

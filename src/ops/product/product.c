@@ -221,7 +221,7 @@ clq_reduce_cut clq_product_cut_reduce(const clq_list *list, size_t columns, size
         ROWS_MOST = 64,
         SLICES_LEAST = 4,     /* per item */
         COLUMNS_LEAST = 4,    /* per work-group: neighbours fill a memory transaction */
-        GROUPS_LEAST = 32,    /* of work-groups for a long sum; comes before COLUMNS_LEAST */
+        GROUPS_LEAST = 32,    /* work-groups for a long sum; more important than COLUMNS_LEAST */
         ITEMS_PER_UNIT = 512, /* work-items that hide the latency of a compute unit's memory */
     };
     const clq_device_info *info = clq_device_get_info(clq_list_device(list));

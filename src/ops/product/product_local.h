@@ -10,8 +10,8 @@ typedef enum clq_local_way {
     CLQ_LOCAL_ITEMS,      /* through local memory */
     CLQ_LOCAL_SUB_GROUPS, /* from each other's registers: sub-groups of group_columns items */
     CLQ_LOCAL_DOTS,       /* through local memory, two halves at a time (AMD's v_dot2_f32_f16) */
-    CLQ_LOCAL_MMA,        /* by matrix units, in sub-groups of group_columns items: CLQ_UNIT_MMA, or */
-    CLQ_LOCAL_DPAS        /* CLQ_UNIT_DPAS8 and CLQ_UNIT_DPAS16 */
+    CLQ_LOCAL_MMA,        /* by the matrix unit CLQ_UNIT_MMA, in sub-groups of group_columns items */
+    CLQ_LOCAL_DPAS        /* the same by the matrix unit CLQ_UNIT_DPAS8 or CLQ_UNIT_DPAS16 */
 } clq_local_way;
 
 /* A work-group of group_rows x group_columns items computes rows x columns of a result, over `depth` terms of the sum

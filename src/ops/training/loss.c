@@ -1,4 +1,4 @@
-/* A loss, its gradient and metrics in one launch, or in two if the sums have several shares. */
+/* A loss, its gradient and metrics in one launch, or in two if the sums have several shares. Bins take two more. */
 #include "ops/elementwise/cut.h"
 
 /* Adds up the shares, one per work-group, into the metrics. */
@@ -38,8 +38,7 @@ static void store_bins(clq_list *list, const clq_cut *cut, const char *options, 
     clq_launch_cost(list, 0, 0, 2 * (double)count * sizeof(float), 0);
 }
 
-/* The skipped activation, if a metric needs more than the order of the values, which the activation keeps. Otherwise
- * LINEAR. */
+/* The skipped activation, if a metric takes its result. Otherwise LINEAR: metrics with `ranks` take x itself. */
 static clq_activation skipped_activation(const clq_loss_problem *p) {
     for (unsigned i = 0; i < p->metric_count; i++)
         if (!clq_metric_row_of(p->metrics[i])->ranks) return p->skipped;
