@@ -33,7 +33,7 @@ bool clq_keras_heeds_output(const clq_keras_graph *f, uint32_t node);
 /* For a call whose output has the shape of its input: whether the call may change nothing. If so, some of Keras's
  * backends give the input itself, with its mask. */
 bool clq_keras_may_do_nothing(json_t *layer, const clq_keras_node *n);
-/* Of the inputs whose masks a block was written for (`heeded`), the bits of those that have a mask. */
+/* A bit for each input that has a mask, of the inputs whose masks the block was written for (`heeded`). */
 unsigned clq_keras_find_masked(const clq_keras_graph *block, const clq_tensor *inputs);
 /* Whether two tensors have the same values because equal layers compute them from the same tensors. An example is a
  * mask that a file names and that a layer makes, too. False: it is not known. */

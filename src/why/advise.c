@@ -238,7 +238,7 @@ static bool predict_now(advising *a) {
     return best && change_to(a, best);
 }
 
-/* Of all choices of devices, only the best is advised: the others are in the table of predictions. */
+/* Advises only the best choice of devices: the table of predictions has the others. */
 size_t clq_why_advise(const clq_probes *probes, const clq_devices *devices, clq_advice *out, size_t capacity) {
     advising a = {.probes = probes, .devices = devices};
     const clq_way first = {strategy_for(1), 0, 1, probes->batch, probes->accumulate};

@@ -61,7 +61,7 @@ struct clq_world {
     clq_rank_name failed_name;
     double failed_at; /* clq_now */
 
-    /* Of the world's thread alone, except that a thread in its turn uses `link`, too: */
+    /* Only the world's thread uses these members. A thread that has its turn uses `link`, too. */
     void *link;
     clq_job *active;
     clq_neighbor *neighbors;
