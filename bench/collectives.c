@@ -27,7 +27,7 @@ typedef struct options {
     clq_algorithm algorithm;
     clq_transport transport;
     bool plain, explain;
-    double deadline_s; /* 0: the library's */
+    double deadline_s; /* 0: the library's default */
 } options;
 
 typedef struct bench {

@@ -2,8 +2,8 @@
  *
  *     mpirun -n RANKS peer_mpi BYTES SAMPLES WARMUPS
  *
- * Each sample begins behind a barrier and lasts until the last rank is done; it is of as many calls as take 20 us.
- * Rank 0 prints {"version", "in_place", "time_us": {"min", "p50", "p99"}} as one line. */
+ * A sample begins behind a barrier, lasts until the last rank is done, and has so many calls that it takes at least 20
+ * us. Rank 0 prints {"version", "in_place", "time_us": {"min", "p50", "p99"}} as one line. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
