@@ -128,7 +128,7 @@ clq_bench_times clq_bench_times_of(double *seconds, size_t count, uint64_t repea
 
 /* ---- rows (row.c) ---- */
 
-/* A row under construction; latches its first failure. */
+/* A row under construction. `failed` stays true after the first failure. */
 typedef struct clq_bench_row {
     json_t *object;
     bool failed;

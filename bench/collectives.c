@@ -43,7 +43,7 @@ typedef struct bench {
     size_t stride;                                         /* bytes from one call to the next */
     cl_mem owned[2 * CLQ_REPLICAS_MAX];
     clq_buffer *plain[2 * CLQ_REPLICAS_MAX];
-    size_t count; /* of the call */
+    size_t count; /* element count of the call */
     bool in_place;
     double slowest_gbps;           /* of the links; 0: not measured yet */
     float *engine_in, *engine_out; /* buffers of the engine's own all-reduce; NULL: it is not measured */

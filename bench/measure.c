@@ -1,4 +1,4 @@
-/* Clock and samples. */
+/* Measures how long a work takes, by samples. */
 #include "bench.h"
 
 #include "cli/interrupt.h"

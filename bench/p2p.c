@@ -126,7 +126,7 @@ static clq_status move_one(void *context, uint64_t repeats) { return clq_bench_l
 /* Two lanes side by side: one moves in this thread, the other in a second thread, which lives as long as the
  * measurement. */
 typedef struct duplex {
-    clq_bench_lane *lanes; /* two */
+    clq_bench_lane *lanes; /* two lanes */
     clq_barrier *barrier;
     uint64_t repeats; /* 0: the other thread ends */
     clq_error error;  /* the other thread's failure */

@@ -4,9 +4,9 @@
  * This process loads no driver and measures nothing. For each size, model and shape it starts `clique-bench` and every
  * peer, one at a time and in turn, `--rounds` times, so that all meet the machine in the same state. A row has the
  * median of the rounds' medians, and the least and the most of all rounds. All-reduces sum floats; a peer that reduces
- * in place is compared with Clique in place. Training uses synthetic images of Fashion-MNIST's shape, and Adam. Clique
- * trains on all selected devices; a peer trains once as one process on all cores, and once with as many replicas as
- * there are devices. Clique multiplies matrices on the first selected device, OpenBLAS with as many threads as that
+ * in place is compared with Clique in place. Training uses synthetic samples of the model's input shape, and Adam.
+ * Clique trains on all selected devices; a peer trains once as one process on all cores, and once with as many replicas
+ * as there are devices. Clique multiplies matrices on the first selected device, OpenBLAS with as many threads as that
  * device has cores. */
 #include "peers.h"
 

@@ -26,9 +26,9 @@ typedef enum clq_peer_system {
 typedef struct clq_peers {
     char *folder; /* temporary: has the sources, the programs built from them, and the children's output */
     char *self;   /* the path of this program */
-    char *starters[CLQ_PEER_COUNT]; /* mpirun, python, python, none */
+    char *starters[CLQ_PEER_COUNT]; /* paths of mpirun, python and python; NULL for OpenBLAS */
     char *sources[CLQ_PEER_COUNT];
-    char *programs[CLQ_PEER_COUNT]; /* paths of the peers' programs that are compiled; NULL: the peer's source is run */
+    char *programs[CLQ_PEER_COUNT]; /* for peers that are compiled: their programs; NULL: the source is run */
     char *out_path, *err_path, *json_path;
     bool ready[CLQ_PEER_COUNT];
     double limit_s; /* time limit for one child, in seconds */

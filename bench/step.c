@@ -30,7 +30,7 @@ enum { SIZE_LEAST = 16, SIZE_MOST = 28 };
 
 typedef struct limits {
     double gflops, gbps[SIZE_MOST - SIZE_LEAST + 1];
-    unsigned sizes; /* measured so far */
+    unsigned sizes; /* sizes that are measured so far */
 } limits;
 
 /* The largest measured size that is not above `bytes`, as an index. */
@@ -55,8 +55,8 @@ static clq_status measure_limits(const clq_bench_run *run, clq_queue *queue, con
     return CLQ_OK;
 }
 
-/* The best rate of this size and all larger ones: a device that moves many bytes fast could move fewer as fast, but the
- * cost of launches lowers the measured rates of small sizes. */
+/* The best rate of this size and all larger ones. A device moves few bytes as fast as many, but the cost of launches
+ * lowers the rates that are measured for small sizes. */
 static double traffic_limit(const limits *l, double bytes) {
     double best = NAN;
     for (unsigned size = size_of(bytes); size < l->sizes; size++) best = fmax(best, l->gbps[size]);
@@ -76,7 +76,7 @@ static bound bound_of(const limits *l, const clq_launch_info *info) {
 
 /* ---- rows ---- */
 
-/* One row: a launch, or with `launches` the whole step. */
+/* A row's figures: of one launch, or of the whole step, which then has `launches` launches. */
 typedef struct figures {
     const char *segment, *layer, *launch;
     clq_bench_times times;

@@ -101,7 +101,7 @@ int main(int argc, char **argv) {
     check(clq_group_create(ranks, here, NULL, &group));
     check(clq_group_span(group, world));
     const unsigned n = clq_group_total(group), first = clq_group_first(group);
-    for (unsigned r = 0; r < here; r++) { /* memory that collectives reach without mapping it */
+    for (unsigned r = 0; r < here; r++) { /* collectives can use this memory without mapping it */
         const float value = (float)(first + r + 1);
         check(clq_group_alloc(group, r, most * sizeof last, &in[r].memory));
         check(clq_group_alloc(group, r, most * sizeof last, &out[r].memory));

@@ -73,7 +73,7 @@ int main(int argc, char **argv) {
     CLQ_CHECK(clq_trainer_create(model, &devices, &config, &trainer));
     CLQ_CHECK(clq_fit(trainer, data, &(clq_fit_config){.epochs = epochs, .on_epoch = tell}));
 
-    static float inside[POINTS][2], radius[POINTS]; /* in the order of epoch 0 */
+    static float inside[POINTS][2], radius[POINTS]; /* in the samples' order in epoch 0 */
     CLQ_CHECK(clq_predict_outputs(trainer, data, (float *const[]){&inside[0][0], radius}));
     printf("the first of them lies inside with %.2f, %.2f from the centre\n", (double)inside[0][1], (double)radius[0]);
 

@@ -2,8 +2,8 @@
  *
  *     ./train_settings batch=32 optimizer=sgd:lr=0.1,momentum=0.9 epochs=2 devices=0
  *
- * Without arguments, it lists the settings. The program uses no fields of the library's structs, so a program in
- * another language can make the same calls. */
+ * Without arguments, it lists the settings. Settings are texts and need no structs, so a program in another language
+ * makes the same calls. */
 #include <clique/clique.h>
 
 #include <stdlib.h>

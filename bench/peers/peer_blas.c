@@ -26,7 +26,7 @@ static int compare(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
-/* Nearest rank. */
+/* By nearest rank. */
 static double percentile(const double *sorted, int count, int percent) {
     int at = (count * percent + 99) / 100;
     return sorted[at > 0 ? at - 1 : 0];
