@@ -1,6 +1,7 @@
-/* clique bench p2p of several processes: between each two, in the host's memory, the bandwidth one way and the latency
- * of a few bytes, which is half of their way there and back. Both as the collectives between processes have them: with
- * their messages, and the way from the caller to the world's thread. Of many processes, only neighbors on the ring. */
+/* clique bench p2p with several processes: for each two of them, the bandwidth one way between host memories, and the
+ * latency of a few bytes, which is half the time there and back. Both are measured as collectives between processes
+ * work: with their messages, and through the world's thread. With more than ALL_PAIRS_MOST processes, only neighbors on
+ * the ring are measured. */
 #include "bench.h"
 
 #include "comm/comm.h"
@@ -9,11 +10,11 @@
 
 enum { LATENCY_BYTES = 16, ALL_PAIRS_MOST = 8 };
 
-/* One way, or there and back; by all ranks, of which two have anything to do. */
+/* A transfer one way, or there and back. All ranks call it, but only two of them transfer anything. */
 typedef struct route {
     clq_outer *outer;
     clq_outer_way way;
-    char *out, *in; /* of the way's bytes */
+    char *out, *in; /* `way.bytes` bytes each */
 } route;
 
 static clq_status travel(void *context, uint64_t repeats) {
@@ -24,7 +25,7 @@ static clq_status travel(void *context, uint64_t repeats) {
 
 static char sent_at(size_t i) { return (char)((i * 7 + i / 251) % 127 + 1); }
 
-/* Bytes that did not come to where they were sent. */
+/* Counts the bytes that did not arrive, over all ranks. */
 static clq_status count_wrong(const clq_bench_run *run, const route *r, uint64_t *out) {
     const unsigned rank = clq_world_rank(run->world);
     *out = 0;
@@ -90,7 +91,7 @@ static bool is_measured(unsigned size, unsigned from, unsigned to) {
     return from != to && (size <= ALL_PAIRS_MOST || to == (from + 1) % size);
 }
 
-/* cells: size x size of the bandwidths, then as many of the latencies. */
+/* cells: the bandwidths, (size, size), then the latencies, (size, size). */
 static clq_status measure_all(clq_bench_run *run, size_t bytes, double *cells) {
     const unsigned size = clq_world_size(run->world);
     for (unsigned from = 0; from < size; from++)

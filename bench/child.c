@@ -1,4 +1,4 @@
-/* Child processes: found, started, waited for, stopped. */
+/* Child processes: finding their program, starting, waiting, stopping, and reading what they printed. */
 #include "child.h"
 
 #include "cli/interrupt.h"
@@ -16,7 +16,7 @@
 
 extern char **environ;
 
-/* How often a child is looked after, and how long it may take to stop when asked to. */
+/* How often a child is checked, and how long it may take to stop after SIGTERM. */
 static const long look_ns = 10 * 1000 * 1000;
 static const double grace_s = 5;
 
@@ -60,7 +60,8 @@ static int set_files(posix_spawn_file_actions_t *actions, const clq_bench_child 
     return error;
 }
 
-/* A group of its own: Ctrl-C at the terminal reaches this program alone, which then ends the whole group. */
+/* The child gets a process group of its own. Ctrl-C at the terminal then reaches this program alone, which ends the
+ * whole group. */
 static int set_attributes(posix_spawnattr_t *attributes) {
     sigset_t none, usual;
     sigemptyset(&none);
@@ -91,8 +92,9 @@ static int start(const clq_bench_child *child, pid_t *out) {
     return error;
 }
 
-/* Until the child ended, `seconds` are over or, where that counts, Ctrl-C was pressed; whether it ended. It is not
- * reaped: its number stays its own, and its group's. */
+/* Waits until the child has ended or `seconds` are over; with heed_interrupts also until Ctrl-C is pressed. Returns
+ * whether the child has ended. It is not reaped yet, so its process number and its group's are not given to another
+ * process. */
 static bool ended_within(pid_t child, double seconds, bool heed_interrupts) {
     for (double until = clq_now() + seconds;;) {
         siginfo_t info = {0};
@@ -109,10 +111,10 @@ clq_status clq_bench_child_run(const clq_bench_child *child, clq_bench_ending *o
     if (error) return clq_fail(CLQ_ERROR_SYSTEM, "cannot run %s: %s", child->argv[0], strerror(error));
     bool ended = ended_within(pid, child->limit_s, true);
     if (!ended) {
-        kill(-pid, SIGTERM); /* mpirun takes its ranks, which are not in its group, along */
+        kill(-pid, SIGTERM); /* mpirun then ends its ranks, which are not in its group */
         (void)ended_within(pid, grace_s, false);
     }
-    kill(-pid, SIGKILL); /* whoever is left */
+    kill(-pid, SIGKILL); /* all that are left in the group */
     int status;
     while (waitpid(pid, &status, 0) < 0)
         if (errno != EINTR)

@@ -1,13 +1,13 @@
-/* clique bench all_reduce, reduce_scatter, all_gather, broadcast, reduce, send_recv: the library's public calls on one
- * rank per selected device, blocking, over sizes; out of place and in place. Sizes are the whole buffer's, as
- * nccl-tests counts them, and so are the bandwidths: algbw = size / time, busbw = algbw times the collective's factor.
+/* clique bench all_reduce, reduce_scatter, all_gather, broadcast, reduce, send_recv: time the library's public calls,
+ * blocking, with one rank per selected device, over a range of sizes, out of place and in place. As in nccl-tests, size
+ * and bandwidths count the whole buffer: algbw = size / time, busbw = algbw times the collective's factor.
  *
- * Wrong values are counted in a run of their own, on whole numbers whose result is exact in every type and in every
- * order (values.c). Limits are measured in the same run. Direct: the same bytes read and written by plain copies of as
- * many threads. Links between processes: the slowest, alone, of those that the collective uses on their ring. Links
- * between devices that share the host's memory, n of them: 2 / (n (1 / R + 3 / C)) for a staged
- * all-reduce, R and C the rates at which all cores reduce and copy. Others: the slowest, alone,
- * of the ring's links that the collective uses. */
+ * A call of its own counts wrong values, on whole numbers whose result is exact in every type and order (values.c). The
+ * same run measures the limits. Between devices that share the host's memory, the limit of algorithm direct is the rate
+ * of plain copies that move the same bytes on as many threads. The limit over links follows from the rates R and C at
+ * which all cores reduce and copy; for a staged all-reduce over n devices it is 2 / (n (1 / R + 3 / C)). In all other
+ * cases, also between processes, the limit is the rate of the slowest link of the ring that the collective uses,
+ * measured alone. */
 #include "values.h"
 
 #include "comm/comm.h"
@@ -27,31 +27,31 @@ typedef struct options {
     clq_algorithm algorithm;
     clq_transport transport;
     bool plain, explain;
-    double deadline_s; /* 0: the library's */
+    double deadline_s; /* 0: the library's default */
 } options;
 
 typedef struct bench {
     clq_bench_run *run;
     const options *o;
-    unsigned n;           /* ranks of all processes */
-    unsigned here, first; /* of this process, and the number of its first one */
+    unsigned n;           /* ranks of all processes together */
+    unsigned here, first; /* this process's ranks, and the number of its first one */
     unsigned root_process, receiver_process;
     clq_device *devices[CLQ_REPLICAS_MAX];
     clq_queue *queues[CLQ_REPLICAS_MAX];
     clq_group *group;
-    clq_slice in[CLQ_REPLICAS_MAX], out[CLQ_REPLICAS_MAX]; /* of the first of the calls that are issued together */
-    size_t stride;                                         /* bytes from one such call to the next */
+    clq_slice in[CLQ_REPLICAS_MAX], out[CLQ_REPLICAS_MAX]; /* of the first call of those that are issued together */
+    size_t stride;                                         /* bytes from one call to the next */
     cl_mem owned[2 * CLQ_REPLICAS_MAX];
     clq_buffer *plain[2 * CLQ_REPLICAS_MAX];
-    size_t count; /* of the call */
+    size_t count; /* element count of the call */
     bool in_place;
-    double slowest_gbps;           /* of the links; 0: not measured */
-    float *engine_in, *engine_out; /* what the engine's own all-reduce works on; NULL: it is not measured */
+    double slowest_gbps;           /* of the links; 0: not measured yet */
+    float *engine_in, *engine_out; /* buffers of the engine's own all-reduce; NULL: it is not measured */
 } bench;
 
 /* ---- options ---- */
 
-/* name: NULL for what there is none of here. */
+/* name: gives NULL for a value that is not offered here. */
 static clq_status set_name(const char *what, const char *text, unsigned count, const char *(*name)(unsigned),
                            unsigned *out) {
     char all[256] = "";
@@ -127,7 +127,7 @@ static clq_status check_options(const void *context) {
 
 /* ---- buffers ---- */
 
-/* Whether the size of the table is n times what one rank gives or gets. */
+/* Whether the size in the table is n times what one rank gives or gets. */
 static bool is_split(clq_collective c) { return c == CLQ_REDUCE_SCATTER || c == CLQ_ALL_GATHER; }
 
 static size_t in_elements(const bench *b) {
@@ -149,7 +149,7 @@ static clq_status make_memory(bench *b, unsigned rank, unsigned which, size_t by
 }
 
 static void free_buffers(bench *b) {
-    if (clq_world_failure(b->run->world) == CLQ_OK) { /* else the engine may still use them */
+    if (clq_world_failure(b->run->world) == CLQ_OK) { /* otherwise the engine may still use them */
         if (b->engine_out != b->engine_in) clq_free(b->engine_out);
         clq_free(b->engine_in);
     }
@@ -162,8 +162,8 @@ static void free_buffers(bench *b) {
     }
 }
 
-/* In place: reduce-scatter's result is in the rank's part of its input, all-gather's input in its part of the result.
- */
+/* In place, reduce-scatter writes its result to the rank's part of its input, and all-gather reads its input from the
+ * rank's part of the result. */
 static clq_status make_buffers(bench *b) {
     const size_t element = clq_dtype_bytes(b->o->dtype), part = b->count * element;
     size_t in_bytes = in_elements(b) * element, out_bytes = out_elements(b) * element;
@@ -187,7 +187,7 @@ static clq_status make_buffers(bench *b) {
 
 static unsigned receiver(const bench *b) { return b->n > 1 ? ((unsigned)b->o->root + 1) % b->n : 0; }
 
-/* That of a rank of the whole group; none, if it is another process's. */
+/* The slice of a rank, which is numbered in the whole group. An empty one if the rank is another process's. */
 static const clq_slice *slice_of(const bench *b, const clq_slice *slices, unsigned rank) {
     static const clq_slice none = {.memory = NULL};
     return rank >= b->first && rank - b->first < b->here ? &slices[rank - b->first] : &none;
@@ -208,7 +208,7 @@ static clq_status call_once(const bench *b, const clq_slice *in, const clq_slice
     }
 }
 
-/* As many as are to be issued together. */
+/* Issues as many calls together as --agg-iters says. */
 static clq_status call(const bench *b) {
     clq_slice in[CLQ_REPLICAS_MAX], out[CLQ_REPLICAS_MAX];
     if (b->o->aggregated == 1) return call_once(b, b->in, b->out);
@@ -319,7 +319,7 @@ static double bus_factor(const bench *b) {
 }
 
 typedef struct figures {
-    clq_bench_times times, engine; /* engine: of its own all-reduce; clq_bench_no_times: it was not measured */
+    clq_bench_times times, engine; /* engine: its own all-reduce; clq_bench_no_times: not measured */
     double algbw, busbw, limit;
     uint64_t wrong;
 } figures;
@@ -330,7 +330,7 @@ static clq_algorithm algorithm_of(const bench *b) {
     return clq_group_algorithm(b->group, b->o->collective, b->count * clq_dtype_bytes(b->o->dtype));
 }
 
-/* Of several processes. */
+/* Keys of runs with several processes. */
 static void put_engine(const bench *b, clq_bench_row *row, const figures *f) {
     clq_bench_put_count(row, "processes", clq_world_size(b->run->world));
     clq_bench_put_text(row, "engine", clq_world_engine_name(b->run->world));
@@ -360,11 +360,11 @@ static clq_status add_row(bench *b, uint64_t bytes, const figures *f) {
         clq_bench_put(&row, "wrong", json_null());
     clq_bench_put_limit(&row, "gbps", f->busbw, f->limit);
     if (b->run->world) put_engine(b, &row, f);
-    return b->in_place ? clq_bench_add(b->run, &row) : clq_bench_keep(b->run, &row); /* the two of a size, or none */
+    return b->in_place ? clq_bench_add(b->run, &row) : clq_bench_keep(b->run, &row); /* a size gets both rows or none */
 }
 
-/* The engine's own stands beside the sum of floats alone. While it runs, nothing is heard of other processes, which
- * must not last for as long as a silence (5 s): if ours takes longer than this, it is left out. */
+/* The engine's own all-reduce is measured only beside a sum of floats. While it runs, no process hears of the others.
+ * The world takes a silence of 5 s for a failure, so the engine's is left out if ours takes longer than this. */
 static const double engine_most_s = 1;
 
 static bool has_engine(const bench *b) {
@@ -376,7 +376,7 @@ static bool has_engine(const bench *b) {
 static clq_status make_engine_buffers(bench *b) {
     double seconds = 0;
     if (!has_engine(b)) return CLQ_OK;
-    for (int i = 0; i < 2; i++) { /* the first may have to compile */
+    for (int i = 0; i < 2; i++) { /* the first call may have to compile */
         const double began = clq_now();
         CLQ_TRY(call(b));
         seconds = clq_now() - began;
@@ -412,14 +412,14 @@ static clq_status find_limit(bench *b, uint64_t bytes, figures *f) {
                                  .in_place = b->in_place,
                                  .direct = algorithm_of(b) == CLQ_ALGORITHM_DIRECT,
                                  .transport = clq_group_transport(b->group, o->collective)};
-    if (b->run->world) { /* what a process's ranks have together crosses between processes */
+    if (b->run->world) { /* between processes, a process's ranks count as one */
         traffic.n = clq_world_size(b->run->world);
         traffic.root = b->root_process;
-        if (o->collective == CLQ_SEND_RECV && b->receiver_process == b->root_process) return CLQ_OK; /* none */
+        if (o->collective == CLQ_SEND_RECV && b->receiver_process == b->root_process) return CLQ_OK; /* no limit */
         if (is_split(o->collective)) traffic.bytes = (size_t)bytes / traffic.n;
     }
     CLQ_TRY(clq_bench_collective_limit(&traffic, &b->slowest_gbps, &f->limit));
-    /* Given as time by the limit's measurement; as busbw of this size here. */
+    /* The limit was measured as a time. Here it becomes a busbw for this size. */
     f->limit = bus_factor(b) * (double)bytes / f->limit * 1e-3;
     return CLQ_OK;
 }
@@ -504,7 +504,7 @@ static clq_status check_root(const bench *b) {
                     (unsigned long long)b->o->root, b->n);
 }
 
-/* All processes find the same, and the lowest reports it. */
+/* All processes come to the same result, and the lowest reports the failure. */
 static clq_status check_spread(const bench *b) {
     const clq_collective collective = b->o->collective;
     uint64_t most = b->here, ranks = b->n;
@@ -517,9 +517,9 @@ static clq_status check_spread(const bench *b) {
                                                              clq_collective_name(collective)));
 }
 
-/* The process that a rank is of. */
+/* Finds the process that has a rank. */
 static clq_status find_process(const bench *b, unsigned rank, unsigned *out) {
-    uint64_t begun = b->first <= rank; /* summed: that process, and those before it */
+    uint64_t begun = b->first <= rank; /* 1 in that process and those before it, which the sum counts */
     CLQ_TRY(clq_bench_add_up(b->run, &begun));
     *out = (unsigned)begun - 1;
     return CLQ_OK;

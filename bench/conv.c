@@ -1,6 +1,6 @@
-/* clique bench conv: convolution layers, forward and both gradients, as Clique runs them. Operations are counted as of
- * the plain sum over all taps, padding included. Sampled elements are verified against sums in double; the limit is as
- * in gemm. */
+/* clique bench conv: convolution layers, forward and both gradients, as Clique runs them. Operations are counted as for
+ * the plain sum over all taps, padding included. Sampled elements are verified against sums in double. The limit is
+ * that of gemm. */
 #include "lab.h"
 
 #include <math.h>
@@ -50,7 +50,7 @@ static void add_term(sum *s, float a, float b) {
     s->terms++;
 }
 
-/* Where output place o meets the input through a tap; false: in the padding. */
+/* The input index that output index o reads through a tap. False if it lies in the padding. */
 static bool meets(size_t o, size_t tap, size_t stride, size_t pad, size_t in, size_t *out) {
     size_t at = o * stride + tap;
     if (at < pad || at - pad >= in) return false;
@@ -68,7 +68,7 @@ static size_t z_at(const layer *l, size_t n, size_t y, size_t x, size_t o) {
     return ((n * l->p.out_h + y) * l->p.out_w + x) * l->p.out_c + o;
 }
 
-/* Splits `index` by the sides of an array, the last first. */
+/* Splits `index` into coordinates of an array with these sides, the last one varying fastest. */
 static void split_index(size_t index, const size_t sides[4], size_t out[4]) {
     for (size_t i = 4; i-- > 0;) {
         out[i] = index % sides[i];
@@ -91,7 +91,7 @@ static sum forward_sum(const problem *q, size_t index) {
     return s;
 }
 
-/* Along each axis, all outputs and taps that meet at the place. */
+/* Along each axis, sums over all outputs and taps that read the input at this place. */
 static sum data_gradient_sum(const problem *q, size_t index) {
     const layer *l = q->l;
     const clq_conv2d_problem *p = &l->p;
@@ -141,16 +141,16 @@ static uint64_t count_wrong(const problem *q, pass which, const float *got) {
 
 typedef struct measured {
     clq_bench_times times;
-    const char *variant; /* that made it; "" unless known */
+    const char *variant; /* the variant that ran; "": not known */
     uint64_t wrong;
     json_t *answers;
 } measured;
 
-/* How the list's result is made, by its last launch. */
+/* The variant that makes the list's result, according to its last launch. */
 static const char *variant_of(const clq_list *list) {
     clq_launch_info info;
     clq_list_launch_info(list, clq_list_launch_count(list) - 1, &info);
-    const char *name = variant_names[WINOGRAD]; /* which the kernel files of all families begin with */
+    const char *name = variant_names[WINOGRAD]; /* the Winograd kernels' file names begin with it, in all families */
     if (!info.file || strncmp(info.file, name, strlen(name)) != 0) return variant_names[DIRECT];
     const bool strided = strstr(info.options, "-DSTRIDE=2") || strstr(info.options, "-DSPREAD");
     return variant_names[strided ? STRIDED : strstr(info.options, "-DSIDE=4") ? WIDE : WINOGRAD];
@@ -256,7 +256,7 @@ static size_t same_pad(size_t in, size_t out, size_t kernel, size_t stride) {
     return reach > in ? (reach - in) / 2 : 0;
 }
 
-/* Output size and padding, as Keras's "same" and "valid". */
+/* Sets output size and padding as Keras does for "same" and "valid". False if the kernel is larger than the input. */
 static bool lay_out(clq_conv2d_problem *p, bool same) {
     if (!same && (p->kernel_h > p->in_h || p->kernel_w > p->in_w)) return false;
     p->out_h = same ? clq_ceil_div(p->in_h, p->stride_h) : (p->in_h - p->kernel_h) / p->stride_h + 1;

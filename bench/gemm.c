@@ -1,7 +1,7 @@
-/* clique bench gemm: C (m, n) = A (m, k) B (k, n) in float32, by each variant of product kernels, and which one Clique
- * chooses for the shape; A or B may lie transposed, as in the gradients of a dense layer; all three may be halves in
- * memory. Sampled elements are verified against sums in double. The limit is the device's own rate of multiplying and
- * adding floats in registers. */
+/* clique bench gemm: C (m, n) = A (m, k) B (k, n) in float32, by each variant of product kernels, and which variant
+ * Clique chooses for the shape. A or B may be stored transposed, as in the gradients of a dense layer. All three may be
+ * 16-bit floats (halves) in memory. Sampled elements are verified against sums in double. The limit is the rate at
+ * which the device multiplies and adds floats in registers. */
 #include "lab.h"
 
 #include <math.h>
@@ -10,9 +10,9 @@
 enum { KEY_SIZES = CLQ_BENCH_KEY_OWN, KEY_VARIANTS, KEY_PRECISION };
 
 static const struct {
-    const char *name;        /* of the candidate, too */
-    const char *files[2];    /* of its launches; a library call has none */
-    clq_selection forced[2]; /* that force it */
+    const char *name;        /* also the candidate's */
+    const char *files[2];    /* kernel files of its launches; a library call has none */
+    clq_selection forced[2]; /* selections that force it */
 } variants[] = {
     {"tile", {"product_tile", "product_blocks"}, {{"rows*", "tile"}, {"outer*", "tile"}}},
     {"local", {"product_local", "product_subgroup"}, {{"rows*", "local"}, {"outer*", "local"}}},
@@ -22,7 +22,7 @@ enum { VARIANTS = sizeof variants / sizeof variants[0], TILE = 0, LOCAL = 1, CLB
 
 typedef struct options {
     clq_bench_shapes shapes;
-    bool wanted[VARIANTS], only_chosen; /* of each shape the variant that Clique would use */
+    bool wanted[VARIANTS], only_chosen; /* only_chosen: for each shape, only the variant that Clique would use */
     bool halves;
     const char *precision_name;
     clq_matmul_precision precision;
@@ -31,9 +31,9 @@ typedef struct options {
 typedef struct problem {
     const options *o;
     clq_bench_shape s;
-    float *a, *b;          /* as they are multiplied */
-    bool rounds;           /* whether what makes it may round factors */
-    void *a_data, *b_data; /* as they are in memory: these, or halves */
+    float *a, *b;          /* the factors as they are multiplied */
+    bool rounds;           /* whether the variant may round the factors */
+    void *a_data, *b_data; /* the factors in memory: a and b, or halves */
 } problem;
 
 typedef struct product {
@@ -41,7 +41,7 @@ typedef struct product {
     clq_value a, b, c;
 } product;
 
-/* By the variant; VARIANTS: by the one that Clique chooses. */
+/* Adds the product to a new lab. variant: the one that is forced; VARIANTS: none, so Clique chooses. */
 static clq_status open_product(clq_queue *queue, const problem *q, size_t variant, product *out) {
     const clq_bench_shape *s = &q->s;
     size_t bytes = q->o->halves ? sizeof(uint16_t) : sizeof(float);
@@ -71,7 +71,7 @@ static bool has_made(size_t variant, const char *file) {
     return false;
 }
 
-/* The index of the variant that is used where none is forced. */
+/* The index of the variant that Clique uses if none is forced. */
 static clq_status chosen_variant(clq_queue *queue, const problem *q, size_t *out) {
     product p;
     clq_status status = open_product(queue, q, VARIANTS, &p);
@@ -86,7 +86,8 @@ static clq_status chosen_variant(clq_queue *queue, const problem *q, size_t *out
     return status;
 }
 
-/* Whether it may be the sum: factors may be rounded to so many bits, and it to a half. */
+/* Whether `got` is a possible result for the sum. The precision may round the factors, and the result may be stored as
+ * a half. */
 static bool is_sum(const problem *q, double got, double want, double magnitude) {
     static const double rounded[] = {
         [CLQ_MATMUL_HIGHEST] = 0, [CLQ_MATMUL_HIGH] = 0x1p-11, [CLQ_MATMUL_MEDIUM] = 0x1p-8};
@@ -161,7 +162,8 @@ static clq_status add(clq_bench_run *run, uint32_t device, const problem *q, siz
     return clq_bench_add(run, &row);
 }
 
-/* Random numbers, as halves hold them where they are to be halves. data: these, or a copy of them as halves. */
+/* Makes random numbers; if matrices are halves, rounded to halves. data: the numbers themselves, or a copy as
+ * halves. */
 static clq_status make_numbers(const options *o, size_t count, uint64_t seed, float **numbers, void **data) {
     *numbers = clq_bench_floats(count, seed);
     if (!*numbers) return CLQ_ERROR_MEMORY;
@@ -186,7 +188,7 @@ static void release_problem(problem *q) {
     clq_free(q->b);
 }
 
-/* CLBlast takes floats alone. */
+/* CLBlast supports only floats. */
 static bool is_wanted(const options *o, size_t variant, size_t chosen) {
     return o->only_chosen ? variant == chosen : o->wanted[variant] && (!o->halves || variant != CLBLAST);
 }
@@ -201,7 +203,8 @@ static clq_status measure_problem(clq_bench_run *run, uint32_t device, clq_queue
         clq_bench_times times = clq_bench_no_times;
         uint64_t wrong = 0;
         json_t *answers;
-        /* What is chosen is made as it would be, by what was measured if there is something. */
+        /* The chosen variant is not forced: it then runs as Clique would run it, also by results that the tuner
+         * kept. */
         size_t variant = v == chosen ? (size_t)VARIANTS : v;
         status = measure_product(run, queue, q, variant, &times, &wrong, &answers);
         if (status != CLQ_OK && !clq_bench_is_local(status)) {

@@ -1,4 +1,4 @@
-/* What the host's cores reach, and what else they were doing. */
+/* How fast the host's cores are, and how busy other programs keep them. */
 #define _GNU_SOURCE /* sched_getaffinity; NOLINT(bugprone-reserved-identifier) */
 #include "bench.h"
 
@@ -18,14 +18,14 @@ unsigned clq_bench_cores_of(const clq_device *device) {
 
 enum { ROUNDS = 9, CORES_MOST = 1024, PAGE_BYTES = 4096 };
 
-/* A round moves so many bytes at least, per core. */
+/* The least that each core moves in a round. */
 static const size_t round_bytes = (size_t)16 << 20;
 
-/* Called through these, so that no repetition is left out as useless. */
+/* Called through these pointers, so that the compiler cannot drop a repetition as useless. */
 static void *(*volatile copy_bytes)(void *, const void *, size_t) = memcpy;
 static void *(*volatile set_bytes)(void *, int, size_t) = memset;
 
-/* By what the collectives add with, which is as fast as the memory. */
+/* Adds with the collectives' own function, which is as fast as the memory. */
 static void add_floats(float *to, const float *from, unsigned inputs, size_t count) {
     clq_reduce_find(CLQ_F32, CLQ_REDOP_SUM)((const void *[]){to, from}, inputs, (void *[]){to}, 1, 0, count, inputs,
                                             false);
@@ -35,7 +35,7 @@ typedef struct mover {
     clq_barrier *barrier;
     clq_bench_host_work work;
     size_t bytes, repeats;
-    char *block; /* `from` and `to` lie inside */
+    char *block; /* `from` and `to` point into it */
     char *from, *to;
     double start[ROUNDS], end[ROUNDS];
     clq_thread *thread;
@@ -64,7 +64,7 @@ static clq_status start_mover(mover *m, bool own_thread) {
     m->block = clq_alloc_aligned(PAGE_BYTES, 2 * room + PAGE_BYTES);
     if (!m->block) return CLQ_ERROR_MEMORY;
     m->from = m->block;
-    m->to = m->block + room + PAGE_BYTES / 2; /* not the same place in a page: stores would seem to hit loads */
+    m->to = m->block + room + PAGE_BYTES / 2; /* offset within a page: otherwise loads seem to depend on stores */
     memset(m->from, 1, m->bytes);
     memset(m->to, 2, m->bytes);
     return own_thread ? clq_thread_start("mover", move, m, &m->thread) : CLQ_OK;
@@ -96,7 +96,7 @@ clq_status clq_bench_host_rate(unsigned cores, size_t bytes, clq_bench_host_work
         status = start_mover(&movers[i], i > 0);
     }
     if (status == CLQ_OK)
-        move(&movers[0]); /* this thread is one of them */
+        move(&movers[0]); /* this thread is the first mover */
     else
         clq_barrier_abort(barrier);
     for (unsigned i = 0; movers && i < cores; i++) {
@@ -111,7 +111,7 @@ clq_status clq_bench_host_rate(unsigned cores, size_t bytes, clq_bench_host_work
 
 /* ---- others ---- */
 
-/* Seconds that the cores which this process may use have worked since the machine's start. */
+/* Seconds that the cores which this process may use have worked since the system started. */
 static bool cores_at_work(double *out) {
 #if defined(__linux__)
     cpu_set_t allowed;
@@ -161,7 +161,8 @@ double clq_bench_others(const clq_bench_run *run, const clq_bench_load *since) {
     return isnan(own) ? NAN : CLQ_MAX(others, 0.0) / (now.at - since->at);
 }
 
-/* A tenth of the cores; but what the system counts comes in steps of 10 ms. */
+/* Busy: others took more than a tenth of the cores. The system counts in steps of 10 ms, so they must also have worked
+ * for more than 0.1 s. */
 bool clq_bench_is_busy(double others, double seconds) {
     return others > 0.1 * clq_cpu_count() && others * seconds > 0.1;
 }

@@ -2,12 +2,12 @@
 
 #include <string.h>
 
-/* A slot is as large as a chunk of the library's links is by default: what fits a core's cache is copied faster. */
+/* A slot has the default size of the library's link chunks: the host copies faster what fits a core's cache. */
 enum { SLOTS = 2, SLOT_BYTES = 256 << 10, SEEN_BYTES = 16 };
 
 static unsigned char pattern(uint64_t seed, size_t i) { return (unsigned char)(1 + (i + 37 * seed) % 251); }
 
-/* In pieces, so that large lanes take no host memory of their size. */
+/* Writes in pieces, so that a large lane needs little host memory. */
 static clq_status write_source(clq_bench_lane *lane, unsigned char *piece) {
     for (size_t at = 0; at < lane->bytes; at += SLOT_BYTES) {
         size_t bytes = CLQ_MIN((size_t)SLOT_BYTES, lane->bytes - at);
@@ -41,7 +41,7 @@ clq_status clq_bench_lane_open(clq_device *from, clq_device *to, bool staged, si
 }
 
 void clq_bench_lane_release(clq_bench_lane *lane) {
-    if (lane->up) (void)clq_queue_finish(lane->up); /* after a failure transfers may still be using the slots */
+    if (lane->up) (void)clq_queue_finish(lane->up); /* after a failure, transfers may still use the slots */
     if (lane->down) (void)clq_queue_finish(lane->down);
     clq_buffer_destroy(lane->slots);
     clq_buffer_destroy(lane->arrivals);
@@ -53,13 +53,13 @@ void clq_bench_lane_release(clq_bench_lane *lane) {
     *lane = (clq_bench_lane){0};
 }
 
-/* ---- staged: as the library's links do it, through memory that is pinned for the one device and for the other ---- */
+/* ---- staged: through memory pinned for each of the two devices, as the library's links work ---- */
 
 typedef struct stage {
     clq_event *filled[SLOTS], *freed[SLOTS];
 } stage;
 
-/* Waits for *event, which is then gone. */
+/* Waits for *event and destroys it. NULL: does nothing. */
 static clq_status await(clq_event **event) {
     if (!*event) return CLQ_OK;
     clq_status status = clq_event_wait(*event);
@@ -108,8 +108,9 @@ static clq_status move_staged(clq_bench_lane *lane) {
 
 /* ---- peer ---- */
 
-/* Until a command of the receiver has used what came: drivers that keep a copy of a buffer on each device write the
- * sender's copy, and bring it over when the receiver uses it. */
+/* Copies to the target, and waits until a command of the receiver has used the bytes. The second command matters:
+ * drivers that keep a copy of a buffer on each device write only the sender's, and bring it over when the receiver uses
+ * it. */
 static clq_status move_to_peer(clq_bench_lane *lane) {
     CLQ_TRY(clq_queue_copy(lane->down, lane->source, 0, lane->target, 0, lane->bytes));
     CLQ_TRY(clq_queue_finish(lane->down));

@@ -1,5 +1,5 @@
-/* clique bench launch: what it costs to launch a kernel that does nothing. Enqueue: the call alone; the kernels run
- * after the clock was stopped. Round trip: enqueue one and wait until it is done. */
+/* clique bench launch: what it costs to launch a kernel that does nothing. "enqueue" times the call alone; the clock
+ * stops before the wait for the kernels. "round trip" enqueues one kernel and waits until it is done. */
 #include "bench.h"
 
 typedef struct launcher {

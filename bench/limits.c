@@ -1,4 +1,4 @@
-/* What a device reaches at best: multiplying and adding in registers, and moving numbers through memory. */
+/* A device's best rates: for arithmetic in registers, and for traffic through memory. */
 #include "lab.h"
 
 #include <math.h>
@@ -17,7 +17,7 @@ static const size_t one[1] = {1}; /* the local size of a tile kernel */
 clq_status clq_bench_peak(clq_queue *queue, double *out) {
     clq_status status = clq_measure_peak(queue, out);
     if (!clq_bench_is_local(status)) return status;
-    *out = NAN; /* a limit that is not known stops no benchmark */
+    *out = NAN; /* an unknown limit ends no benchmark */
     return CLQ_OK;
 }
 
@@ -73,6 +73,6 @@ clq_status clq_bench_stream(const clq_bench_run *run, clq_queue *queue, size_t b
     clq_kernel_destroy(s.kernel);
     clq_buffer_destroy(buffer);
     if (!clq_bench_is_local(status)) return status;
-    *out = NAN; /* a limit that is not known stops no benchmark */
+    *out = NAN; /* an unknown limit ends no benchmark */
     return CLQ_OK;
 }

@@ -1,4 +1,4 @@
-/* Clock and samples. */
+/* Measures how long a work takes, by samples. */
 #include "bench.h"
 
 #include "cli/interrupt.h"
@@ -6,8 +6,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* A sample this long is long enough for the clock's own cost (about 50 ns) to be below one percent; among processes,
- * for what some leave a barrier later than others. */
+/* The shortest sample. Alone: the clock itself costs about 50 ns, which is then below one percent. Among processes:
+ * some leave a barrier later than others, which must weigh little, too. */
 static const double sample_alone_s = 20e-6, sample_among_s = 200e-6;
 enum { REPEATS_MOST = 1 << 16, TRIES = 3 };
 
@@ -24,7 +24,8 @@ static clq_status sample(const clq_bench_run *run, const clq_bench_work *work, u
     return CLQ_OK;
 }
 
-/* The least of some tries counts: one that was disturbed must not make all samples too short. */
+/* Finds the repeats of a sample. The shortest of some tries counts, because a single disturbed try would make all
+ * samples too short. */
 static clq_status calibrate(const clq_bench_run *run, const clq_bench_work *work, uint64_t *out) {
     const double sample_s = run->world ? sample_among_s : sample_alone_s;
     uint64_t repeats = 1;
@@ -60,7 +61,7 @@ clq_bench_times clq_bench_times_of(double *seconds, size_t count, uint64_t repea
                              .p99_us = nearest_rank(seconds, count, 0.99) * scale};
 }
 
-/* seconds: [count][iterations] */
+/* seconds: (count, iterations) */
 static clq_status measure_into(const clq_bench_run *run, const clq_bench_work *works, size_t count, double *seconds,
                                clq_bench_times *out) {
     uint64_t repeats[CLQ_BENCH_WORKS_MOST];
@@ -68,7 +69,7 @@ static clq_status measure_into(const clq_bench_run *run, const clq_bench_work *w
     for (uint64_t i = 0; i < run->warm_ups; i++)
         for (size_t k = 0; k < count; k++) CLQ_TRY(sample(run, &works[k], 1, &unused));
     for (size_t k = 0; k < count; k++) CLQ_TRY(calibrate(run, &works[k], &repeats[k]));
-    (void)clq_interrupted(); /* what compiles has compiled, and what is measured from here on is told */
+    (void)clq_interrupted(); /* kernels are compiled: from here on Ctrl-C stops after a row, and the rows are kept */
     for (uint64_t i = 0; i < run->iterations; i++)
         for (size_t k = 0; k < count; k++)
             CLQ_TRY(sample(run, &works[k], repeats[k], &seconds[k * run->iterations + i]));

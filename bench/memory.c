@@ -1,8 +1,9 @@
-/* clique bench memory: how fast bytes move between host and device, on the device, and into it by a fill.
+/* clique bench memory: how fast bytes are copied between host and device and on the device, and how fast a fill is.
  *
- * Pageable: a plain allocation, by a blocking call. Pinned: host memory that the driver allocated, mapped once. Mapped:
- * the device's own buffer is mapped and unmapped; where both share memory that moves nothing, and what would be more
- * than three times as fast as memcpy is told as zero-copy and not as bandwidth. Every row's data are verified. */
+ * Pageable: host memory from a plain allocation, moved by a blocking call. Pinned: host memory that the driver
+ * allocated, mapped once. Mapped: the device's own buffer is mapped and unmapped. If host and device share memory,
+ * mapping moves nothing: a rate of more than three times memcpy's is then shown as zero-copy, not as a bandwidth. Every
+ * row's data are verified. */
 #include "bench.h"
 
 #include <math.h>
@@ -10,10 +11,10 @@
 
 typedef struct bed {
     clq_queue *queue;
-    clq_buffer *from, *to, *pinned; /* from, to: on the device */
+    clq_buffer *from, *to, *pinned; /* from and to are on the device */
     unsigned char *host, *found;    /* pageable */
     size_t bytes;
-    double copy_limit, fill_limit; /* NaN: none */
+    double copy_limit, fill_limit; /* 1e9 bytes/s; NaN: no limit */
 } bed;
 
 /* ---- what is timed ---- */
@@ -48,7 +49,7 @@ static clq_status read_pinned(void *context, uint64_t repeats) {
     return CLQ_OK;
 }
 
-/* The host's own writing, had it any, is not the driver's time. */
+/* Writes nothing to the mapped memory: the host's own writing is not the driver's time. */
 static clq_status write_mapped(void *context, uint64_t repeats) {
     bed *b = context;
     for (uint64_t i = 0; i < repeats; i++) {
@@ -94,7 +95,7 @@ static clq_status fill(void *context, uint64_t repeats) {
 static clq_status found_on_device(bed *b) { return clq_queue_read(b->queue, b->to, 0, b->found, b->bytes, true); }
 
 static clq_status found_by_read(bed *b) {
-    (void)b; /* it lies where it was read to */
+    (void)b; /* already in b->found */
     return CLQ_OK;
 }
 
@@ -103,7 +104,7 @@ static clq_status found_in_pinned(bed *b) {
     return CLQ_OK;
 }
 
-/* What is timed writes nothing; here something is written the same way. */
+/* The timed function writes nothing, so this one writes something in the same way. */
 static clq_status found_after_mapping(bed *b) {
     void *pointer;
     CLQ_TRY(clq_queue_map_new(b->queue, b->to, 0, b->bytes, &pointer));
@@ -138,8 +139,8 @@ static const struct way {
     {"fill", "device", fill, found_on_device, true},
 };
 
-/* Another pattern each time, so that what an earlier case left is not taken for a result. Its period, a prime, is no
- * divisor of any block that a driver may cut transfers into. */
+/* Each case has another pattern, so that bytes left by an earlier case do not pass for its result. The period is a
+ * prime and so divides no block into which a driver may cut transfers. */
 static void set_pattern(unsigned char *bytes, size_t count, size_t seed) {
     for (size_t i = 0; i < count; i++) bytes[i] = (unsigned char)(1 + (i + 37 * seed) % 251);
 }
@@ -188,7 +189,7 @@ static clq_status add(clq_bench_run *run, uint32_t device, const bed *b, const s
 }
 
 static void bed_release(bed *b) {
-    (void)clq_queue_finish(b->queue); /* after a failure a transfer may still be using our memory */
+    (void)clq_queue_finish(b->queue); /* after a failure, a transfer may still use our memory */
     clq_buffer_destroy(b->from);
     clq_buffer_destroy(b->to);
     clq_buffer_destroy(b->pinned);
@@ -196,8 +197,8 @@ static void bed_release(bed *b) {
     clq_free(b->found);
 }
 
-/* A device with memory of its own has no limit that the host could measure for what stays inside; what crosses is held
- * against all of the host's cores. */
+/* Makes the buffers and measures the limits. The host can measure no limit for copies and fills inside a device that
+ * has memory of its own. Copies between host and device are compared with memcpy on all of the host's cores. */
 static clq_status bed_make(bed *b) {
     clq_device *device = clq_queue_device(b->queue);
     bool unified = clq_device_get_info(device)->host_unified;

@@ -1,9 +1,9 @@
-/* Models as benchmarks name them: by names with options, or a Keras model.to_json() file. */
+/* Models as options name them: by a name with options, or by the path of a Keras model.to_json() file. */
 #include "bench.h"
 
 #include <string.h>
 
-/* A name's options have commas, too: what is in front of the next one is KEY=VALUE. */
+/* The length of the first model in a list. A comma followed by KEY=VALUE belongs to the name's options. */
 static size_t length_of(const char *text) {
     const size_t name = strcspn(text, ",:");
     size_t length = strcspn(text, ",");

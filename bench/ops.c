@@ -1,7 +1,7 @@
-/* clique bench ops: what is bound by memory: activations, pooling, loss, update. GB/s are of the numbers that each must
- * read and write, each once. Sampled results of one run are verified against plain C in double. The limit is the
- * traffic, reading and writing, of a kernel that only copies or changes in place as much memory as the operation
- * touches. */
+/* clique bench ops: operations that memory bandwidth limits: activations, pooling, loss, update. GB/s count each
+ * necessary read and each necessary write of a number once. Sampled results of one run are verified against plain C in
+ * double. The limit is the traffic, reads and writes together, of a kernel that only copies or changes in place as much
+ * memory as the operation touches. */
 #include "lab.h"
 
 #include <math.h>
@@ -12,25 +12,26 @@ typedef struct options {
     uint64_t batch, parameters;
 } options;
 
-/* The shapes: the first convolution's output of the built-in `cnn`, and rows of as many classes as ImageNet has. */
+/* The shapes: the output of the first convolution in the built-in `cnn`, and rows with as many classes as ImageNet
+ * has. */
 enum { SIDE = 26, CHANNELS = 32, POOL = 2, POOLED = SIDE / POOL, CLASSES = 1000 };
 enum { ACTIVATED = SIDE * SIDE * CHANNELS, POOLED_FLOATS = POOLED * POOLED * CHANNELS };
 static const float rate = 1e-3f;
 
 enum { SLOTS = 4 };
 
-/* One operation under test. Slots are its arrays. */
+/* One operation under test. A slot is one of its arrays. */
 typedef struct trial {
     const struct kind *kind;
     const options *options;
     clq_bench_lab lab;
     clq_value values[SLOTS];
     size_t counts[SLOTS];
-    float *floats[SLOTS];  /* what the slot begins with; NULL: only written */
-    unsigned char *winner; /* of pooling backward, in slot 2 */
-    int32_t *labels;       /* of the loss, in slot 2 */
+    float *floats[SLOTS];  /* the slot's first content; NULL: only written */
+    unsigned char *winner; /* pooling backward's, in slot 2; otherwise NULL */
+    int32_t *labels;       /* the loss's, in slot 2; otherwise NULL */
     size_t result;         /* the slot that is verified */
-    double bytes;          /* read and written */
+    double bytes;          /* bytes read and bytes written, added up */
     double footprint;      /* bytes of all arrays */
 } trial;
 
@@ -38,8 +39,8 @@ typedef struct kind {
     const char *name;
     uint32_t (*capacity)(const options *o);
     clq_status (*build)(trial *t);
-    double (*want)(const trial *t, size_t index); /* of the result */
-    double absolute;                              /* tolerance, besides 1e-4 of the value */
+    double (*want)(const trial *t, size_t index); /* the right value of the result at `index` */
+    double absolute;                              /* tolerance, in addition to 1e-4 of the value */
 } kind;
 
 static uint32_t by_batch(const options *o) { return (uint32_t)o->batch; }
@@ -70,7 +71,7 @@ static void writes(trial *t, size_t slot, const char *name, size_t count) {
 
 /* ---- activations ---- */
 
-/* result = op(a), or op(a, b) where b is no CLQ_NO_VALUE: element by element. */
+/* result = op(a), element by element; or op(a, b) if b is not CLQ_NO_VALUE. */
 static void build_elementwise(trial *t, clq_element_op op, clq_value a, clq_value b, clq_value result) {
     static const struct clq_element_input each = {.kind = CLQ_EACH_ELEMENT, .dtype = CLQ_F32};
     clq_element_program p = {.output_count = 1};
@@ -152,7 +153,7 @@ static clq_status build_pool(trial *t) {
     return CLQ_OK;
 }
 
-/* Of a place of the input: image, row, column, channel. */
+/* The index of a place of the input: image, row, column, channel. */
 static size_t input_at(size_t n, size_t y, size_t x, size_t c) { return ((n * SIDE + y) * SIDE + x) * CHANNELS + c; }
 
 static double want_pool(const trial *t, size_t i) {
@@ -164,7 +165,7 @@ static double want_pool(const trial *t, size_t i) {
     return most;
 }
 
-/* Any winners will do. */
+/* The winners are random: any are valid. */
 static clq_status build_pool_backward(trial *t) {
     CLQ_TRY(reads(t, 0, "dy", t->options->batch * POOLED_FLOATS));
     writes(t, 1, "dx", t->options->batch * ACTIVATED);
@@ -258,7 +259,7 @@ static clq_status fill(trial *t) {
     return CLQ_OK;
 }
 
-/* Filled anew and run once: an update changes what it began with. */
+/* Fills the arrays again and runs once, because an update changes its inputs. */
 static clq_status verify(trial *t, uint64_t *wrong) {
     float *got;
     clq_list *list = t->lab.list;

@@ -1,11 +1,11 @@
-/* clique bench p2p: between each two devices, bandwidth one way, both ways at once, and the latency of a few bytes; on
- * the diagonal a copy within the device. A transfer is over when the receiver has it: of a peer copy, when a command of
- * the receiver has used it.
+/* clique bench p2p: for each two devices, bandwidth one way, both ways at once, and the latency of a few bytes. On the
+ * diagonal, a copy within the device. A transfer is over when the receiver has the bytes: for a peer copy, when a
+ * command of the receiver has used them.
  *
- * Devices of one platform share a context where the driver's copies between them pass a test, and then copy straight
- * (peer); all others send through pinned host memory (staged). A pair that cannot be measured is named with the reason.
- * Limits: of peer and local copies in host memory, memcpy on the same cores; of staged ones, the slower of reading from
- * the one device and writing to the other, alone. */
+ * Devices of one platform share a context if the driver's copies between them pass a test; they then copy directly
+ * (peer). All others send through pinned host memory (staged). If a pair cannot be measured, it is named with the
+ * reason. Limits: for peer and local copies in host memory, memcpy on the same cores; for staged ones, the slower of
+ * reading from the one device and writing to the other, each alone. */
 #include "lane.h"
 
 #include <math.h>
@@ -17,7 +17,7 @@ typedef enum transport { TRANSPORT_AUTO, TRANSPORT_PEER, TRANSPORT_STAGED } tran
 static const char *const transport_names[] = {"auto", "peer", "staged", NULL};
 
 typedef struct options {
-    clq_bench_sizes size; /* min is the size; 0: the default */
+    clq_bench_sizes size; /* min is the size of a transfer; 0: the default */
     transport transport;
 } options;
 
@@ -27,14 +27,14 @@ static const char *const what_titles[WHATS] = {"one-way, GB/s", "two-way, both d
 
 typedef struct cell {
     double value; /* GB/s, or us for latencies */
-    char path;    /* 'p', 's', 'l'; 0: not measured */
+    char path;    /* the path's letter: 'p', 's' or 'l'; 0: not measured */
 } cell;
 
 typedef struct party {
     clq_device *device;
-    char reason[CLQ_REASON_MAX];  /* why it shares no context with its platform's others */
-    double read_gbps, write_gbps; /* pinned; of staged lanes; NaN before they are needed */
-    double copy_gbps;             /* host memcpy on its cores; NaN where it has memory of its own */
+    char reason[CLQ_REASON_MAX];  /* why it shares no context with its platform's other devices */
+    double read_gbps, write_gbps; /* with pinned memory, for staged lanes; NaN until needed */
+    double copy_gbps;             /* host memcpy on its cores; NaN if it has its own memory */
 } party;
 
 typedef struct field {
@@ -43,7 +43,7 @@ typedef struct field {
     size_t bytes;
     uint32_t count;
     party *parties;
-    cell *cells[WHATS]; /* count x count, by from and to */
+    cell *cells[WHATS]; /* (count, count): by from and to */
     uint64_t seed;
 } field;
 
@@ -84,7 +84,7 @@ static clq_status write_from_host(void *context, uint64_t repeats) {
     return CLQ_OK;
 }
 
-/* Once per device: what its link to the host gives, by itself. */
+/* Measures a device's link to the host alone, once per device. */
 static clq_status measure_link(field *f, party *p) {
     if (!isnan(p->read_gbps)) return CLQ_OK;
     clq_bench_lane lane = {.bytes = f->bytes};
@@ -123,12 +123,13 @@ static clq_status limit_of(field *f, what w, bool staged, uint32_t from, uint32_
 
 static clq_status move_one(void *context, uint64_t repeats) { return clq_bench_lane_move(context, repeats); }
 
-/* Two lanes side by side: this thread's, and that of a thread which lives as long as the measuring. */
+/* Two lanes side by side: one moves in this thread, the other in a second thread, which lives as long as the
+ * measurement. */
 typedef struct duplex {
-    clq_bench_lane *lanes; /* two */
+    clq_bench_lane *lanes; /* two lanes */
     clq_barrier *barrier;
-    uint64_t repeats; /* 0: end */
-    clq_error error;  /* of the other thread */
+    uint64_t repeats; /* 0: the other thread ends */
+    clq_error error;  /* the other thread's failure */
 } duplex;
 
 static void other_way(void *context) {
@@ -191,7 +192,7 @@ end:
 
 /* ---- rows ---- */
 
-/* Why the pair has no peer copies. */
+/* Fails with the reason why the pair has no peer copies. */
 static clq_status no_peer(const field *f, uint32_t from, uint32_t to) {
     const clq_device_choice *a = &f->run->devices.items[from], *b = &f->run->devices.items[to];
     const clq_device_info *one = clq_device_get_info(f->parties[from].device);
@@ -291,7 +292,7 @@ static clq_status run_field(field *f) {
     return end.status == CLQ_OK ? CLQ_OK : clq_error_raise(&end);
 }
 
-/* 1 Gbit/s takes half a second for 64 MiB. */
+/* A link of 1 Gbit/s takes half a second for 64 MiB, so transfers between processes are smaller. */
 static const size_t bytes_alone = (size_t)64 << 20, bytes_between = (size_t)16 << 20;
 
 static clq_status run_between(clq_bench_run *run, const options *o) {

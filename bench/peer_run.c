@@ -46,7 +46,7 @@ static clq_status run(const clq_peers *peers, const clq_peer_command *command, c
 
 /* ---- peers ---- */
 
-/* The last line that is an object; NULL where none is. */
+/* The last line that is a JSON object; NULL if there is none. */
 static json_t *last_object(char *text) {
     json_t *found = NULL;
     for (char *rest = NULL, *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
@@ -105,7 +105,7 @@ clq_status clq_peer_run(const clq_peers *peers, const clq_peer_command *command,
 
 /* ---- Clique itself ---- */
 
-/* As clq_program_end gave it. */
+/* The inverse of clq_program_end's exit codes. */
 static clq_status status_of_exit(int code) {
     switch (code) {
     case 2: return CLQ_ERROR_ARGUMENT;

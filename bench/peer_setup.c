@@ -17,7 +17,7 @@ static clq_status join(const clq_peers *peers, const char *name, char **out) {
     return *out ? CLQ_OK : CLQ_ERROR_MEMORY;
 }
 
-/* A file that travels in this program, into the folder. *path: the caller's. */
+/* Writes an embedded file into the folder. The caller frees *path, also after an error. */
 static clq_status write_source(const clq_peers *peers, const char *part, const char *name, char **path) {
     const clq_peer_file *file = clq_peer_files;
     while (strcmp(file->name, part) != 0) file++;
@@ -37,7 +37,7 @@ static clq_status write_sources(clq_peers *peers) {
                                [CLQ_PEER_BLAS] = {"peer_blas", "peer_blas.c"}};
     for (unsigned i = 0; i < CLQ_PEER_COUNT; i++)
         CLQ_TRY(write_source(peers, files[i].part, files[i].name, &peers->sources[i]));
-    char *models = NULL; /* which peer_torch.py imports */
+    char *models = NULL; /* peer_torch.py imports it */
     const clq_status status = write_source(peers, "torch_models", "torch_models.py", &models);
     clq_free(models);
     return status;
@@ -53,7 +53,7 @@ static clq_status find_self(clq_peers *peers) {
 }
 
 clq_status clq_peers_open(clq_peers *peers) {
-    (void)clq_interrupted(); /* from here on there is a folder to remove */
+    (void)clq_interrupted(); /* from here on Ctrl-C ends the run in order, as there is a folder to remove */
     const char *parent = clq_environment("TMPDIR");
     char *folder = clq_strprintf("%s/clique-peers-XXXXXX", parent ? parent : "/tmp");
     if (!folder) return CLQ_ERROR_MEMORY;
@@ -95,7 +95,7 @@ void clq_peers_close(clq_peers *peers) {
 
 /* ---- which are there ---- */
 
-/* mpicc beside that mpirun, else any. */
+/* Finds the mpicc beside that mpirun, or otherwise the one in PATH. */
 static clq_status find_compiler(const char *mpirun, char **out) {
     const char *slash = strrchr(mpirun, '/');
     char *beside = clq_strprintf("%.*s/mpicc", (int)(slash - mpirun), mpirun);
@@ -105,7 +105,7 @@ static clq_status find_compiler(const char *mpirun, char **out) {
     return status == CLQ_OK && !*out ? clq_bench_find_program("mpicc", out) : status;
 }
 
-/* Runs the compiler; it has no result to print. */
+/* Compiles a peer's program. If that fails, prints a note and leaves the peer unready. */
 static clq_status compile(clq_peers *peers, clq_bench_run *run, clq_peer_system system, const char *compiler,
                           const char *libraries) {
     clq_peer_command command = {0};

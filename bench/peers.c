@@ -1,12 +1,13 @@
-/* clique bench peers: the same all-reduces, training and matrix products on Open MPI, PyTorch, TensorFlow and OpenBLAS,
- * where they are installed, beside Clique, in one run.
+/* clique bench peers: runs the same all-reduces, training and matrix products on Clique and on Open MPI, PyTorch,
+ * TensorFlow and OpenBLAS, as far as these are installed.
  *
- * This process conducts: it loads no driver and measures nothing. For each size, model and shape it starts
- * `clique-bench` and every peer in turn, `--rounds` times, never two at once, so that all meet the same machine. Of the
- * rounds' medians the median is told, and the least and most of all. All-reduces are of floats, summed; where a peer
- * reduces in place it is held against Clique in place. Training is of made-up images of Fashion-MNIST's shape, by Adam:
- * Clique on all selected devices, a peer once as one process on all cores and once with as many replicas as there are
- * devices. Products are made on the first selected device, and by OpenBLAS with as many threads as that has cores. */
+ * This process loads no driver and measures nothing. For each size, model and shape it starts `clique-bench` and every
+ * peer, one at a time and in turn, `--rounds` times, so that all meet the machine in the same state. A row has the
+ * median of the rounds' medians, and the least and the most of all rounds. All-reduces sum floats; a peer that reduces
+ * in place is compared with Clique in place. Training uses synthetic samples of the model's input shape, and Adam.
+ * Clique trains on all selected devices; a peer trains once as one process on all cores, and once with as many replicas
+ * as there are devices. Clique multiplies matrices on the first selected device, OpenBLAS with as many threads as that
+ * device has cores. */
 #include "peers.h"
 
 #include <math.h>
@@ -26,7 +27,7 @@ typedef struct bench {
     const char *collectives, *models, *mpirun, *python, *cc;
     uint64_t batch, samples, epochs, rounds;
     unsigned ranks;       /* devices selected */
-    unsigned first_cores; /* of the first */
+    unsigned first_cores; /* cores of the first device */
 } bench;
 
 typedef enum kind { ALL_REDUCE, TRAIN, GEMM } kind;
@@ -36,7 +37,7 @@ static const struct variant {
     const char *name;
     clq_peer_system system;
     kind kind;
-    bool alone; /* one process on all cores */
+    bool alone; /* whether it is one process on all cores */
 } variants[] = {
     {"openmpi", CLQ_PEER_MPI, ALL_REDUCE, false},     {"pytorch-gloo", CLQ_PEER_TORCH, ALL_REDUCE, false},
     {"pytorch", CLQ_PEER_TORCH, TRAIN, true},         {"pytorch-ddp", CLQ_PEER_TORCH, TRAIN, false},
@@ -44,20 +45,20 @@ static const struct variant {
     {"openblas", CLQ_PEER_BLAS, GEMM, true}};
 enum { VARIANTS = CLQ_COUNT_OF(variants) };
 
-/* What is measured: an all-reduce of so many bytes, a model's training, or a product. */
+/* What is measured: an all-reduce of `bytes` bytes, a model's training, or a matrix product. */
 typedef struct subject {
     kind kind;
     uint64_t bytes;
-    const char *model, *data; /* data: of the model's shape */
+    const char *model, *data; /* data: with the model's shape */
     const clq_bench_shape *shape;
 } subject;
 
-/* What the rounds gave. */
+/* The figures of the rounds. */
 typedef struct outcome {
     clq_peer_figures rounds[ROUNDS_MAX];
     unsigned count;
     bool in_place;
-    char version[VERSION_BYTES], reason[CLQ_PEER_REASON_MAX]; /* reason: why there is none; else "" */
+    char version[VERSION_BYTES], reason[CLQ_PEER_REASON_MAX]; /* reason: why a round failed; "": none did */
 } outcome;
 
 /* ---- options ---- */
@@ -102,7 +103,7 @@ static clq_status check(const void *context) {
 
 /* ---- one run ---- */
 
-/* Whole batches, so that all make the same steps. */
+/* Complete batches, so that all systems take the same steps. */
 static unsigned long long samples_of(const bench *b) { return CLQ_MAX(b->samples / b->batch, (uint64_t)1) * b->batch; }
 
 static bool is_usable(const bench *b, const struct variant *v, const subject *s) {
@@ -136,13 +137,14 @@ static void add_own(const bench *b, const subject *s, clq_peer_command *c) {
     add_devices(b->run, c);
 }
 
-/* Whether it is the row that a run of this program was started for. */
+/* Whether this row is the one for which the run of this program was started. */
 static bool is_wanted(const bench *b, const subject *s, const json_t *row) {
     if (s->kind == GEMM) return json_integer_value(json_object_get(row, "device")) == 0;
     return json_integer_value(json_object_get(row, s->kind == TRAIN ? "replicas" : "ranks")) == b->ranks;
 }
 
-/* Into own[in_place]; what knows no such thing into both. */
+/* Runs Clique, and appends the figures to own[in_place]. Training and products have no such distinction: their figures
+ * go to both. */
 static clq_status run_own(const bench *b, const subject *s, outcome own[2]) {
     clq_peer_command command = {0};
     add_own(b, s, &command);
@@ -163,7 +165,7 @@ static clq_status run_own(const bench *b, const subject *s, outcome own[2]) {
     return found == 2 ? CLQ_OK : clq_fail(CLQ_ERROR_SYSTEM, "clique bench %s left no figures", command.argv[0]);
 }
 
-/* What starts it, up to its ranks. */
+/* The beginning of a peer's command, up to the number of ranks. */
 static void add_peer(const bench *b, const struct variant *v, clq_peer_command *c) {
     const char *starter = b->peers.starters[v->system], *program = b->peers.programs[v->system];
     if (starter) clq_peer_command_add(c, "%s", starter);
@@ -216,7 +218,7 @@ static int by_typical(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
-/* NaN where a round failed. */
+/* The figures of all rounds together; NaN if a round failed. */
 static clq_peer_figures sum_up(outcome *o) {
     if (o->reason[0]) return (clq_peer_figures){NAN, NAN, NAN};
     qsort(o->rounds, o->count, sizeof o->rounds[0], by_typical);
@@ -237,7 +239,7 @@ static void put_figures(clq_bench_row *row, const char *who, const clq_peer_figu
     clq_bench_put_number(row, key, f->most);
 }
 
-/* Speeds: Clique's over the peer's. */
+/* Ratios of the speeds: Clique's over the peer's. */
 static void put_ratio(clq_bench_row *row, bool of_times, const clq_peer_figures *ours, const clq_peer_figures *peer) {
     const clq_peer_figures *up = of_times ? peer : ours, *down = of_times ? ours : peer;
     clq_bench_put_number(row, "ratio", up->typical / down->typical);
@@ -296,7 +298,7 @@ static clq_status measure(bench *b, const subject *s) {
     return status;
 }
 
-/* Calls body for each. */
+/* Calls body for each size, model and shape. */
 static clq_status each_subject(bench *b, clq_status (*body)(bench *, const subject *)) {
     if (!is_none(b->collectives)) {
         uint64_t size = b->sizes.min;
@@ -332,7 +334,7 @@ static clq_status run_peers(clq_bench_run *run, void *context) {
     return clq_fail(CLQ_ERROR_INTERRUPTED, "interrupted after %zu row%s", rows, rows == 1 ? "" : "s");
 }
 
-/* The devices, by a short benchmark of them; then the peers. */
+/* Finds the devices by a short benchmark in a child process, then the peers. */
 static clq_status describe(clq_bench_run *run, void *context) {
     bench *b = context;
     b->run = run;

@@ -79,7 +79,7 @@ static void add_text_cell(clq_text *text, const char *value) {
     clq_text_add(text, "\"");
 }
 
-/* An object within a row is columns of its own, as "time_us" with "p50" is time_us_p50. */
+/* An object within a row becomes several columns: "time_us" with "p50" becomes time_us_p50. */
 static void add_cells(clq_text *text, const char *prefix, json_t *object, bool header, bool *first) {
     const char *key;
     json_t *value;
@@ -113,7 +113,7 @@ static void add_line(clq_text *text, json_t *row, bool header) {
     clq_text_add(text, "\n");
 }
 
-/* Columns are the first row's keys; all rows of a benchmark have the same. A null is an empty cell. */
+/* The columns are the first row's keys; all rows of a benchmark have the same keys. Null becomes an empty cell. */
 static clq_status write_csv(const clq_bench_run *run) {
     clq_text text = {0};
     size_t index;
@@ -128,7 +128,7 @@ static clq_status write_csv(const clq_bench_run *run) {
     return status;
 }
 
-/* One file that cannot be written is no reason to lose the other. */
+/* If one file cannot be written, the other one is still written. */
 clq_status clq_bench_result_write(const clq_bench_run *run, int argc, char **argv, double others, bool complete) {
     clq_status status = run->json_path ? write_json(run, argc, argv, others, complete) : CLQ_OK;
     clq_error first;

@@ -139,7 +139,7 @@ static void show_progress(clq_bench_run *run) {
 }
 
 clq_status clq_bench_keep(clq_bench_run *run, clq_bench_row *row) {
-    (void)clq_interrupted(); /* from here on there is a row to keep */
+    (void)clq_interrupted(); /* from here on Ctrl-C ends the run in order, as there is a row to keep */
     json_t *object = row->object;
     const json_t *wrong = json_object_get(object, "wrong");
     if (json_is_integer(wrong) && json_integer_value(wrong) > 0) run->wrong_rows++;

@@ -1,4 +1,4 @@
-/* From the command line to the written result: what all benchmarks have in common. */
+/* What all benchmarks have in common, from the command line to the written result. */
 #include "bench.h"
 
 #include "cli/cli.h"
@@ -146,7 +146,7 @@ static clq_status finish(clq_bench_run *run, int argc, char **argv, const clq_be
     if (run->world && status != CLQ_OK && status != CLQ_ERROR_INTERRUPTED) /* the others may wait for this process */
         status = clq_world_fail_with(run->world, status);
     clq_error_take(status, &failure);
-    clq_bench_print(run, "%s", ""); /* no progress line is left */
+    clq_bench_print(run, "%s", ""); /* removes the progress line */
     double others = clq_bench_others(run, load), seconds = clq_now() - run->started;
     if (clq_bench_is_busy(others, seconds))
         clq_bench_print(run, "note: the machine was busy: others used %.1f of its %u cores; repeat on a quiet one\n",
@@ -171,7 +171,7 @@ static clq_status run_all(clq_bench_run *run, int argc, char **argv) {
     return finish(run, argc, argv, &load, run->spec->run(run, run->context));
 }
 
-/* What is written is none of what is read, for each model in turn. */
+/* Checks that no file to be written is also read. Takes the files of --models one at a time. */
 static clq_status check_files(const clq_bench_run *run, const char *model) {
     clq_named_file files[6] = {{.option = NULL}};
     size_t count = 0;
@@ -193,15 +193,16 @@ static clq_status check_all_files(const clq_bench_run *run) {
     return CLQ_OK;
 }
 
-/* Everything but the end of what is open. */
+/* Does everything except closing what is open. */
 static clq_status prepare_and_run(clq_bench_run *run, int argc, char **argv) {
     const bool is_silent = clq_bench_is_silent(run);
     run->talk = run->json_path ? stderr : stdout;
     clq_status status = is_silent ? CLQ_OK : check_all_files(run);
-    if (status == CLQ_OK) status = clq_file_writer_try("--json", run->json_path); /* not when all has been measured */
+    if (status == CLQ_OK) status = clq_file_writer_try("--json", run->json_path); /* now, not after the measurements */
     if (status == CLQ_OK) status = clq_file_writer_try("--csv", run->csv_path);
     CLQ_TRY(clq_world_check(run->world, status));
-    /* Until the first measurement, from which on Ctrl-C ends the run in order. */
+    /* From the first measurement on, Ctrl-C ends the run after the current row. Until then it ends the process at
+     * once. */
     clq_interrupts_end_at_once(is_silent ? "" : "clique: error: interrupted before the first measurement\n");
     return run_all(run, argc, argv);
 }
@@ -221,7 +222,7 @@ clq_status clq_bench_main(const clq_bench_spec *spec, void *context, int argc, c
     json_decref(run.described);
     clq_free(run.labels);
     clq_free(run.given.data);
-    clq_end_if_stuck(run.system, true, status); /* begun: it has printed */
+    clq_end_if_stuck(run.system, true, status); /* begun: it has already printed */
     clq_system_close(run.system);
     return clq_ranks_leave(run.world, status);
 }

@@ -1,18 +1,18 @@
-/* Matrix products as options name them: 64x128x784, or with what lies transposed, 784x128x64:tn. */
+/* Matrix products as options name them: 64x128x784, or with the transposed matrices, 784x128x64:tn. */
 #include "bench.h"
 
 #include <string.h>
 
 enum { SIDE_MOST = 1 << 15 };
 
-/* BLAS's letters for A and B. */
+/* BLAS's letters for A and B: t means transposed. */
 static const char *const transposes[] = {"nn", "tn", "nt", "tt"};
 
 const char *clq_bench_shape_transpose(const clq_bench_shape *shape) {
     return transposes[shape->transposed[0] + 2 * shape->transposed[1]];
 }
 
-/* The word at *at up to one of `ends`; *at is moved behind it. */
+/* Takes the word at *at, up to one of `ends`, and moves *at past the word. */
 static bool next_word(const char **at, const char *ends, char word[CLQ_BENCH_SHAPE_BYTES]) {
     size_t length = strcspn(*at, ends);
     if (length == 0 || length >= CLQ_BENCH_SHAPE_BYTES) return false;

@@ -48,7 +48,7 @@ bool clq_bench_sizes_next(const clq_bench_sizes *sizes, uint64_t *bytes) {
 }
 
 size_t clq_bench_sizes_count(const clq_bench_sizes *sizes) {
-    if (sizes->step) return (size_t)((sizes->max - sizes->min) / sizes->step) + 1; /* perhaps 2^40 */
+    if (sizes->step) return (size_t)((sizes->max - sizes->min) / sizes->step) + 1; /* up to 2^40: too many for a loop */
     size_t count = 1;
     for (uint64_t bytes = sizes->min; clq_bench_sizes_next(sizes, &bytes);) count++;
     return count;

@@ -1,9 +1,9 @@
 /* clique bench step: where a training step's time goes, launch by launch, and how far each launch is from what the
  * device could do.
  *
- * A launch is held against the longer of two times: its arithmetic at the rate of multiplying and adding in registers,
- * and its traffic at the rate of a kernel that only copies or changes in place as much memory (limits.c). Both rates
- * are measured in the same run. stepper.c says how launches are timed. */
+ * A launch is compared with the longer of two times: for its arithmetic, at the rate of a kernel that only multiplies
+ * and adds in registers; and for its traffic, at the rate of a kernel that only copies or changes in place as much
+ * memory (limits.c). Both rates are measured in the same run. stepper.c says how launches are timed. */
 #include "lab.h"
 #include "stepper.h"
 
@@ -18,22 +18,22 @@ typedef struct options {
     bool timing_given;
     clq_bench_timing timing;
     clq_tuning tuning;
-    size_t pairs_done; /* of devices and models */
+    size_t pairs_done; /* pairs of a device and a model that are done */
 } options;
 
 static const char *const timing_names[] = {[CLQ_BENCH_BY_PROFILE] = "profile", [CLQ_BENCH_ALONE] = "alone"};
 
 /* ---- limits ---- */
 
-/* Traffic is measured for 2^SIZE_LEAST bytes and each power of two up to what a model needs. */
+/* The rate of traffic is measured for 2^SIZE_LEAST bytes and each further power of two, up to what a model needs. */
 enum { SIZE_LEAST = 16, SIZE_MOST = 28 };
 
 typedef struct limits {
     double gflops, gbps[SIZE_MOST - SIZE_LEAST + 1];
-    unsigned sizes; /* measured so far */
+    unsigned sizes; /* sizes that are measured so far */
 } limits;
 
-/* The largest size that is not above. */
+/* The largest measured size that is not above `bytes`, as an index. */
 static unsigned size_of(double bytes) {
     unsigned size = 0;
     while (size < SIZE_MOST - SIZE_LEAST && ldexp(1, (int)size + SIZE_LEAST + 1) <= bytes) size++;
@@ -51,11 +51,12 @@ static clq_status measure_limits(const clq_bench_run *run, clq_queue *queue, con
         CLQ_TRY(clq_bench_stream(run, queue, (size_t)1 << (l->sizes + SIZE_LEAST), &l->gbps[l->sizes]));
     double gflops;
     CLQ_TRY(clq_bench_peak(queue, &gflops));
-    l->gflops = fmax(l->gflops, gflops); /* of all times, since other programs only take from it */
+    l->gflops = fmax(l->gflops, gflops); /* the best so far: other programs only lower the rate */
     return CLQ_OK;
 }
 
-/* What moves faster over more memory moves as fast over less: small sizes are measured with much launching. */
+/* The best rate of this size and all larger ones. A device moves few bytes as fast as many, but the cost of launches
+ * lowers the rates that are measured for small sizes. */
 static double traffic_limit(const limits *l, double bytes) {
     double best = NAN;
     for (unsigned size = size_of(bytes); size < l->sizes; size++) best = fmax(best, l->gbps[size]);
@@ -63,7 +64,7 @@ static double traffic_limit(const limits *l, double bytes) {
 }
 
 typedef struct bound {
-    double us; /* at least; NaN: not known */
+    double us; /* the least time; NaN: not known */
     const char *what;
 } bound;
 
@@ -75,20 +76,20 @@ static bound bound_of(const limits *l, const clq_launch_info *info) {
 
 /* ---- rows ---- */
 
-/* One row: a launch, or with `launches` the whole step. */
+/* A row's figures: of one launch, or of the whole step, which then has `launches` launches. */
 typedef struct figures {
     const char *segment, *layer, *launch;
     clq_bench_times times;
     double share, flops, bytes;
     bound bound;
-    clq_bench_times wall; /* of the step; NaN for a launch */
+    clq_bench_times wall; /* the step's, by the host's clock; NaN for a launch */
     uint64_t launches;
 } figures;
 
 typedef struct subject {
     clq_bench_run *run;
     uint32_t device;
-    const char *model; /* as rows call it */
+    const char *model; /* its name in rows */
     const char *timing;
 } subject;
 
@@ -121,7 +122,8 @@ static clq_status add(const subject *s, const figures *f, const char *reason) {
     return clq_bench_add(s->run, &row);
 }
 
-/* Launches of one name in one layer and segment are told apart by a number. Caller frees. */
+/* Names a launch. A number distinguishes launches with the same name in one layer and segment. The caller frees the
+ * name. */
 static char *name_of(const clq_list *list, size_t first, size_t launch) {
     clq_launch_info info, other;
     unsigned number = 1;
@@ -182,14 +184,16 @@ static clq_status add_rows(const subject *s, const clq_bench_stepper *stepper, c
 
 /* ---- measuring ---- */
 
-/* The rows that are known of, and for what is to come as many for each model as this one has. */
+/* Updates the number of rows that the run will have: those that there are, and for each pair that is left, this one
+ * included, as many as this one has. */
 static void expect(clq_bench_run *run, size_t launches) {
     const options *o = run->context;
     size_t left = clq_bench_models_count(o->models) * run->devices.count - o->pairs_done;
     run->expected = json_array_size(run->rows) + left * (launches + 1);
 }
 
-/* Steps of big models take seconds: without -n and -w they are as many as take SECONDS, and enough for a median. */
+/* A big model's step takes seconds. So without -n, or -w, the default is reduced to as many steps as take SECONDS
+ * seconds, but at least to STEPS_LEAST, enough for a median. */
 enum { SECONDS = 10, STEPS_LEAST = 8 };
 
 typedef struct counts {

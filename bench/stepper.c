@@ -5,11 +5,12 @@
 
 /* ---- the step ---- */
 
-/* Enough batches that a step's samples come from memory and that training does not learn them all by heart. */
+/* Enough samples that each step's batch comes from memory, not from a cache, and that training does not memorize
+ * them. */
 enum { SAMPLES = 4096, BATCHES_LEAST = 2, SEED = 0 };
 static const float rate = 1e-3f;
 
-/* What is computed must be neither zeros nor denormal. */
+/* Writes the initial weights, because the computed values must be neither zeros nor denormal numbers. */
 static clq_status write_weights(const clq_bench_stepper *s, clq_queue *queue) {
     size_t bytes = clq_plan_arena_bytes(s->plan);
     char *arena = clq_alloc(bytes, 1);
@@ -111,16 +112,17 @@ static clq_status enqueue(clq_bench_stepper *s, clq_queue *queue, size_t steps) 
 
 clq_status clq_bench_stepper_run(clq_bench_stepper *stepper, clq_queue *queue, size_t steps) {
     clq_status status = enqueue(stepper, queue, steps);
-    clq_status finished = clq_queue_finish(queue); /* also after a failure: uploads read the batches */
+    clq_status finished = clq_queue_finish(queue); /* also after a failure, since uploads read the batches */
     return status == CLQ_OK ? finished : status;
 }
 
 /* ---- times ---- */
 
-/* Steps that are waited for together, so that waiting weighs little; few, so that both ways meet the same machine. */
+/* Steps between two waits. Several, so that the wait weighs little; few, so that both kinds of blocks meet the machine
+ * in the same state. */
 enum { BLOCK = 8 };
 
-/* seconds[launch * steps + i], of which each launch has so many. */
+/* Times of the launches: seconds[launch * steps + i], with i < counts[launch]. */
 typedef struct samples {
     double *seconds;
     size_t *counts;
@@ -159,7 +161,8 @@ static double sum_of(const clq_bench_stepper *s, const clq_bench_times *times) {
     return sum;
 }
 
-/* A launch's span has the very label of the list: that tells it from those of other launches. */
+/* Notes the times of the list's launches. The name of a launch's span is the list's own label, the same pointer; no
+ * other span has it. */
 static void note_spans(const clq_bench_stepper *s, const clq_span *spans, size_t count, samples *all) {
     const clq_list *list = clq_plan_list(s->plan);
     size_t expected = 0;
@@ -175,8 +178,8 @@ static void note_spans(const clq_bench_stepper *s, const clq_span *spans, size_t
         }
 }
 
-/* Blocks of steps as they are and of steps that are recorded, in turn. blocks: room for the seconds of a step in each
- * block of either kind. */
+/* Runs blocks of undisturbed steps and blocks of recorded steps in turn. blocks: gets the seconds of a step in each
+ * block, first of all undisturbed blocks, then of all recorded ones. */
 static clq_status run_in_turn(clq_bench_stepper *s, clq_queue *plain, clq_queue *traced, size_t steps, double *blocks,
                               clq_bench_step_times *out) {
     size_t count = clq_ceil_div(steps, BLOCK);
@@ -255,15 +258,17 @@ static clq_status time_alone(clq_bench_stepper *s, clq_queue *queue, size_t step
     return status;
 }
 
-/* ---- which to believe ---- */
+/* ---- which timing to believe ---- */
 
-/* Launches that follow one another cannot take longer than the whole, but for what the clocks differ by. */
+/* The profile is wrong if its launches, which follow one another, take longer than the whole step. 10% are allowed for
+ * differences between the clocks. */
 static bool is_too_long(const clq_bench_stepper *s, const clq_bench_step_times *by_profile) {
     return sum_of(s, by_profile->launches) > 1.1 * by_profile->profiled.p50_us;
 }
 
-/* Half of the step's time may be the host's on small steps; then the launches must be as short when each is waited for,
- * less what waiting takes: at most the time of the shortest. */
+/* In a small step, the host may take more than half of the time, so launches that sum up to less are not yet wrong.
+ * They are if they take more than twice as long when each is waited for, less the cost of the wait. A wait costs at
+ * most the time of the shortest launch. */
 static bool is_too_short(const clq_bench_stepper *s, const clq_bench_times *by_profile, const clq_bench_times *alone) {
     double shortest = INFINITY;
     for (size_t i = 0; i < s->launches; i++) shortest = CLQ_MIN(shortest, alone[i].min_us);

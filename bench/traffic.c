@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-/* ---- where all memory is the host's ---- */
+/* ---- if all memory is the host's ---- */
 
 static unsigned all_cores(const clq_bench_traffic *t) {
     unsigned cores = 0;
@@ -11,7 +11,7 @@ static unsigned all_cores(const clq_bench_traffic *t) {
     return CLQ_MIN(cores, clq_cpu_count());
 }
 
-/* Bytes that direct has to read and to write, as those of a copy, which does both. */
+/* Bytes that algorithm direct reads and writes, given as bytes of a copy: a copied byte is one read and one write. */
 static double direct_bytes(const clq_bench_traffic *t) {
     double n = t->n, s = (double)t->bytes;
     switch (t->collective) {
@@ -24,8 +24,9 @@ static double direct_bytes(const clq_bench_traffic *t) {
     }
 }
 
-/* Bytes that links copy, and that ranks combine. The least: a byte on its way to its place is copied once, or twice
- * through a slot; one that is combined is taken from the slot, or over mapped memory from where it is. */
+/* The fewest bytes that links copy and that ranks combine. A byte on its way to its place is copied once, or twice
+ * through a slot. A byte to be combined is read from the slot; over mapped memory it is read from where it is, without
+ * a copy. */
 static void link_bytes(const clq_bench_traffic *t, double *copied, double *combined) {
     double n = t->n, s = (double)t->bytes, moves = t->transport == CLQ_TRANSPORT_STAGED ? 2 : 1;
     double brings = t->transport == CLQ_TRANSPORT_MAPPED ? 0 : 1;
@@ -53,10 +54,11 @@ static clq_status limit_in_host_memory(const clq_bench_traffic *t, double *us) {
     double copied = direct_bytes(t), combined = 0, copy_gbps, add_gbps = INFINITY;
     unsigned cores = all_cores(t);
     if (!t->direct) link_bytes(t, &copied, &combined);
-    /* As much memory as the call touches; a copy touches its bytes twice. */
+    /* The measurement uses as much memory as the call touches. A copy touches two bytes for each byte it moves. */
     size_t held = CLQ_MAX((size_t)(t->in_place ? (copied + combined) / 2 : copied + combined), (size_t)4096);
     held = CLQ_MIN(held, (size_t)256 << 20);
-    /* What is reduced in place is read and written where it is; else a copy has two places, too. */
+    /* A reduction in place is measured as an update of one array. Otherwise a copy has two arrays, each of half as many
+     * bytes. */
     bool updates = t->direct && t->in_place && (t->collective == CLQ_ALL_REDUCE || t->collective == CLQ_REDUCE);
     CLQ_TRY(
         clq_bench_host_rate(cores, updates ? 2 * held : held, updates ? CLQ_BENCH_UPDATE : CLQ_BENCH_COPY, &copy_gbps));
@@ -65,16 +67,17 @@ static clq_status limit_in_host_memory(const clq_bench_traffic *t, double *us) {
     return CLQ_OK;
 }
 
-/* ---- where bytes go over links ---- */
+/* ---- if bytes go over links ---- */
 
-/* What the busiest link carries. */
+/* Bytes that the busiest link carries. */
 static double bytes_per_link(const clq_bench_traffic *t) {
     double n = t->n, s = (double)t->bytes;
     if (t->collective == CLQ_ALL_REDUCE) return 2 * (n - 1) / n * s;
     return t->collective == CLQ_REDUCE_SCATTER || t->collective == CLQ_ALL_GATHER ? (n - 1) * s : s;
 }
 
-/* Whether bytes go from a rank to the next one: along the ring, away from the root or towards it. */
+/* Whether the collective sends bytes from this rank to the next one: around the ring, away from the root, or toward
+ * it. */
 static bool uses_link(const clq_bench_traffic *t, unsigned from) {
     switch (t->collective) {
     case CLQ_BROADCAST: return (from + 1) % t->n != t->root;

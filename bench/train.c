@@ -1,9 +1,9 @@
-/* clique bench train: images per second of whole training epochs on 1 to n of the selected devices.
+/* clique bench train: images per second of complete training epochs on 1 to n of the selected devices.
  *
- * For each model and each number of replicas: epochs to warm up (kernels build, caches fill), then `runs` timed ones;
- * the median is the row. Efficiency is against n times the rate of the first device alone, in the same run. Against
- * what the replicas do apart, each on its own at the same time, they are measured in turns of a twentieth of a second:
- * what a machine does meanwhile falls on both alike. */
+ * For each model and each number of replicas, it trains epochs to warm up (kernels build, caches fill), then -n timed
+ * ones; the row has the median. The efficiency is relative to n times the rate of the first device alone, in the same
+ * run. "of apart" compares the replicas with what each trains on its own at the same time. Both are measured in turns
+ * of a twentieth of a second, so that disturbances of the machine affect both alike. */
 #include "bench.h"
 
 #include <stdlib.h>
@@ -15,7 +15,7 @@ typedef struct options {
     const char *models, *data, *shares;
     uint64_t batch;
     clq_tuning tuning;
-    double deadline_s; /* 0: the library's */
+    double deadline_s; /* 0: the library's default */
 } options;
 
 typedef struct epoch {
@@ -29,7 +29,7 @@ typedef struct measured {
     epoch epochs[RUNS_MAX];
     unsigned count;
     size_t samples, batches;
-    clq_comm_times before; /* the all-reduces until the last epoch's end */
+    clq_comm_times before; /* the all-reduces' times up to the end of the last epoch */
     double of_apart;       /* median; 0: not measured */
 } measured;
 
@@ -101,7 +101,7 @@ static clq_status measure_model(clq_bench_run *run, const options *o, const char
         if (status != CLQ_OK) break;
         const epoch *median = &m.epochs[m.count / 2];
         double samples = (double)m.samples, batches = (double)m.batches, rate = samples / median->seconds;
-        /* The part of the all-reduce that hid behind backward. */
+        /* The part of the all-reduce's time that overlapped with the backward pass. */
         double hidden = median->comm.total_s - median->comm.exposed_s,
                overlap = hidden > 0 ? hidden / median->comm.total_s : 0.0;
         if (n == 1) alone = rate;

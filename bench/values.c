@@ -8,7 +8,8 @@ int64_t clq_bench_value_in(unsigned rank, size_t i) {
     return pattern[(i * 7 + rank * 5 + i / 64) % CLQ_COUNT_OF(pattern)];
 }
 
-/* A float of so many exponent and mantissa bits, to the nearest; for numbers that are normal in it. */
+/* Encodes a float with these numbers of exponent and mantissa bits, rounded to the nearest. For zero and for values
+ * that are normal numbers in that format. */
 static uint16_t encode(double value, int exponent, int mantissa) {
     int e;
     double fraction = frexp(fabs(value), &e); /* 0.5 <= fraction < 1 */
@@ -41,12 +42,13 @@ void clq_bench_value_put(clq_dtype dtype, void *values, size_t at, int64_t value
 static bool is_unsigned(clq_dtype dtype) {
     return dtype == CLQ_U8 || dtype == CLQ_U16 || dtype == CLQ_U32 || dtype == CLQ_U64 || dtype == CLQ_BOOL;
 }
-/* What a negative number has become in an unsigned type is larger than any other. */
+/* In an unsigned type, a negative number has wrapped and is larger than any other. */
 static bool comes_before(clq_dtype dtype, int64_t a, int64_t b) {
     return is_unsigned(dtype) ? (uint64_t)a < (uint64_t)b : a < b;
 }
 
-/* By the definition in clique/comm.h: times 1 / n for floats, divided toward zero for integers, in the type. */
+/* Stores the average as clique/comm.h defines it: floats are multiplied by 1 / n, integers are divided toward zero, in
+ * the type. */
 static void put_average(clq_dtype dtype, int64_t sum, unsigned n, void *values, size_t at) {
     if (dtype == CLQ_F32) {
         ((float *)values)[at] = (float)sum * (1.0f / (float)n);

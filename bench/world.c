@@ -1,5 +1,5 @@
-/* A benchmark of several processes, which a launcher of MPI started. All take the same steps and come to the same rows;
- * rank 0 prints and writes them. */
+/* A benchmark in several processes, which an MPI launcher started. All processes take the same steps and get the same
+ * rows. Rank 0 prints and writes them. */
 #include "bench.h"
 
 #include "cli/ranks.h"
@@ -36,7 +36,7 @@ bool clq_bench_is_silent(const clq_bench_run *run) { return clq_world_rank(run->
 
 /* ---- what all know together ---- */
 
-/* (size * bytes), to be freed with clq_free. */
+/* *out_all, a pointer: the bytes of all ranks (size * bytes). The caller frees them with clq_free. */
 static clq_status gather(const clq_bench_run *run, const void *mine, size_t bytes, void *out_all) {
     void *all = clq_alloc(clq_world_size(run->world), bytes);
     const clq_status status =
@@ -81,7 +81,7 @@ void clq_bench_add_up_here(const clq_bench_run *run, double *seconds) {
 
 /* ---- who takes part ---- */
 
-/* Texts of all ranks, each ended by a zero byte, `bytes` apart. */
+/* Gets the texts of all ranks, each ended by a zero byte and `bytes` after the one before. */
 static clq_status gather_texts(const clq_bench_run *run, const char *mine, size_t *bytes, char **out) {
     double most = (double)strlen(mine) + 1;
     CLQ_TRY(clq_bench_find_last(run, &most));
@@ -96,7 +96,7 @@ static clq_status gather_texts(const clq_bench_run *run, const char *mine, size_
 
 enum { DEPTH_MOST = 4 };
 
-/* To the end of the list: the devices in `text`, of this rank. */
+/* Appends the devices in `text`, which are this rank's, to the list. */
 static bool append_devices(const clq_bench_run *run, json_t *list, unsigned rank, const char *text) {
     json_t *devices, *device;
     size_t index;

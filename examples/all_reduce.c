@@ -1,5 +1,7 @@
-/* Adds up one buffer per OpenCL device, whoever made the devices: the program's own contexts, queues and buffers.
- * cc all_reduce.c $(pkg-config --cflags --libs clique) -lOpenCL */
+/* Sums one buffer per OpenCL device over all devices of all drivers, with the program's own contexts, queues and
+ * buffers.
+ *
+ *     cc all_reduce.c $(pkg-config --cflags --libs clique) -lOpenCL */
 #include <clique/comm.h>
 
 #include <stdio.h>
@@ -19,7 +21,7 @@ static void check_cl(cl_int error, const char *what) {
     exit(1);
 }
 
-/* A context, a queue and a buffer full of `value` on a device. */
+/* Makes a context, a queue and a buffer full of `value` on a device. */
 static void make_rank(cl_device_id device, float value, clq_rank *rank, clq_slice *slice) {
     cl_int error;
     rank->device = device;

@@ -1,10 +1,9 @@
-/* Domain-adversarial training (Ganin and Lempitsky, 2015): classes are known of one domain's samples alone. A second
- * output tells the domains apart, and its gradient reaches the features turned around, so that these become alike in
- * both domains.
+/* Domain-adversarial training (Ganin and Lempitsky, 2015): the classes are known only for one domain's samples. A
+ * second output tells the domains apart. Its gradient reaches the features with the sign reversed, so that the features
+ * become alike in both domains.
  *
  *     cc layer_gradient_reversal.c -o layer_gradient_reversal $(pkg-config --cflags --libs clique)
- *     ./layer_gradient_reversal [DEVICES [EPOCHS [FACTOR]]]        FACTOR below 0: reversal; 0: features take no notice
- */
+ *     ./layer_gradient_reversal [DEVICES [EPOCHS [FACTOR]]]        FACTOR below 0: reversal; 0: no effect */
 #include <clique/clique.h>
 
 #include <stdlib.h>
@@ -13,15 +12,15 @@ enum { SAMPLES = 2048, FEATURES = 8 };
 static float samples[SAMPLES][2], classes[SAMPLES][2], domains[SAMPLES][2];
 static int truth[SAMPLES];
 
-/* Sums of four uniform numbers: about a normal distribution with mean 0 and deviation 0.3. */
+/* The sum of four uniform random numbers: about a normal distribution with mean 0 and deviation 0.3. */
 static float noise(void) {
     float sum = 0;
     for (int i = 0; i < 4; i++) sum += (float)rand() / (float)RAND_MAX - 0.5f;
     return sum * 0.52f;
 }
 
-/* The class is the sign of the first number in both domains; the second number is the domain's. The second domain has
- * no labels: its targets are zeros, whose cross-entropy is 0. */
+/* In both domains, the sign of a sample's first number is its class; the sign of its second number is its domain.
+ * Samples of the second domain have no class labels: their targets are zeros, whose cross-entropy is 0. */
 static clq_status make_samples(clq_dataset **out) {
     srand(7);
     for (int i = 0; i < SAMPLES; i++) {

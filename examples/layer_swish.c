@@ -1,5 +1,5 @@
-/* Swish with a trained beta, x sigmoid(beta x) (Ramachandran, Zoph and Le, 2017), as a layer that is an expression: its
- * derivative follows from it, and it runs in the kernel of its neighbours.
+/* Swish with a trained beta, x sigmoid(beta x) (Ramachandran, Zoph and Le, 2017), as a layer made from an expression.
+ * Clique derives the gradient from the expression, and runs both in the kernels of the neighboring layers.
  *
  *     cc layer_swish.c -o layer_swish $(pkg-config --cflags --libs clique)
  *     ./layer_swish [DEVICES [DATA [STEPS]]]        e.g. ./layer_swish auto fashion-mnist 900 */
@@ -46,7 +46,7 @@ int main(int argc, char **argv) {
 
     clq_model *model;
     CLQ_CHECK(clq_model_create("swish", &model));
-    CLQ_CHECK(network(model)); /* an expression that cannot be read is told of here */
+    CLQ_CHECK(network(model)); /* reports an expression that is not valid */
 
     clq_dataset *train;
     CLQ_CHECK(clq_dataset_open(name, "train", &train));

@@ -1,4 +1,4 @@
-/* Accumulating gradients by hand: four batches make one update, the same as by one batch of four times the size. The
+/* Accumulates gradients by hand: four batches make one update, which equals that of one batch four times as large. The
  * replicas exchange gradients once for each update. The last update of an epoch may have fewer batches.
  *
  *     cc loop_accumulate.c -o loop_accumulate $(pkg-config --cflags --libs clique)
@@ -9,7 +9,7 @@
 
 enum { BATCH = 64, BATCHES = 4 };
 
-/* The update is by the mean over all samples of its batches, however many samples the last batch has. */
+/* Each update uses the mean gradient over all samples in its batches, also if the last batch is smaller. */
 static clq_status train_epoch(clq_trainer *trainer, clq_dataset *data, double *loss, size_t *samples) {
     const size_t batches = clq_dataset_batches(data);
     double sum = 0;
@@ -22,7 +22,7 @@ static clq_status train_epoch(clq_trainer *trainer, clq_dataset *data, double *l
         if (status == CLQ_OK && !more) break;
         const bool ends = (batch.index + 1) % BATCHES == 0 || batch.index + 1 == batches;
         if (status == CLQ_OK) status = ends ? clq_step(trainer, &batch) : clq_step_accumulate(trainer, &batch);
-        if (status == CLQ_OK && ends) status = clq_step_read(trainer, &info); /* of all batches of the update */
+        if (status == CLQ_OK && ends) status = clq_step_read(trainer, &info); /* for all batches of the update */
         if (status != CLQ_OK) return status;
         if (!ends) continue;
         sum += info.loss * (double)info.samples;
@@ -50,7 +50,7 @@ int main(int argc, char **argv) {
     CLQ_CHECK(clq_dataset_prefetch(data, CLQ_PREFETCH_AUTO));
 
     clq_trainer_config config = clq_trainer_config_default();
-    config.global_batch = BATCH; /* of one batch: memory does not grow with the batches of an update */
+    config.global_batch = BATCH; /* the size of one batch: accumulating takes no more memory */
     clq_trainer *trainer;
     CLQ_CHECK(clq_trainer_create(model, &devices, &config, &trainer));
 

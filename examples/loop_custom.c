@@ -9,10 +9,10 @@
 
 enum { BATCH = 64 };
 
-/* In the thread of each replica, at the same time. A replica whose part is empty does the same. */
+/* Runs in the thread of each replica, at the same time. A replica whose part is empty runs it, too. */
 static clq_status train_step(clq_replica_context *replica, void *context) {
     clq_per_replica *losses = context;
-    clq_totals totals; /* of the replica's part: the mean loss over its samples */
+    clq_totals totals; /* for the replica's part: the mean loss over its samples */
     const double scale = 1.0 / (double)replica->global_count;
     clq_status status = clq_replica_gradients(replica, scale);
     if (status == CLQ_OK) status = clq_replica_read(replica, &totals);
@@ -20,7 +20,7 @@ static clq_status train_step(clq_replica_context *replica, void *context) {
     return status;
 }
 
-/* Its mean loss over the batches. */
+/* *mean: the epoch's mean loss over the batches. */
 static clq_status train_epoch(clq_trainer *trainer, clq_distributed_dataset *data, clq_per_replica *losses,
                               double *mean) {
     clq_distributed_batch batch;
@@ -31,7 +31,7 @@ static clq_status train_epoch(clq_trainer *trainer, clq_distributed_dataset *dat
         clq_status status = clq_distributed_next(data, &batch, &more);
         if (status == CLQ_OK && !more) break;
         if (status == CLQ_OK) status = clq_run(trainer, &batch, train_step, losses);
-        if (status == CLQ_OK) status = clq_step_reduce(trainer); /* the gradients' sum over the replicas */
+        if (status == CLQ_OK) status = clq_step_reduce(trainer); /* sums the gradients over the replicas */
         if (status == CLQ_OK) status = clq_step_apply(trainer);
         if (status == CLQ_OK) status = clq_per_replica_reduce(losses, CLQ_REDUCE_SUM, CLQ_NO_AXIS, &loss, 1);
         if (status != CLQ_OK) return status;
@@ -68,7 +68,7 @@ int main(int argc, char **argv) {
     CLQ_CHECK(clq_dataset_shuffle(train, 60000, 0));
     CLQ_CHECK(clq_dataset_batch(train, BATCH, false));
     CLQ_CHECK(clq_dataset_prefetch(train, CLQ_PREFETCH_AUTO));
-    clq_distributed_dataset *data; /* the same batches in parts, one for each replica */
+    clq_distributed_dataset *data; /* the same batches, with a part for each replica */
     CLQ_CHECK(clq_distribute_dataset(trainer, train, &data));
 
     clq_per_replica *losses; /* a number for each replica */

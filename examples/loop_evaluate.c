@@ -1,6 +1,6 @@
-/* Evaluation while training: after some steps each replica evaluates its part of the test set, and adds loss and
- * metrics to sums of its own, which are added up when they are read. The training data come from a pipeline for each
- * replica, which a function makes.
+/* Evaluates while it trains: after every few steps, each replica evaluates its part of the test set, and adds loss and
+ * metrics to its own sums. Reading the sums adds up those of all replicas. Each replica has a pipeline of its own for
+ * the training data, which a function makes.
  *
  *     cc loop_evaluate.c -o loop_evaluate $(pkg-config --cflags --libs clique)
  *     ./loop_evaluate [DEVICES [DATA [STEPS]]]        e.g. ./loop_evaluate auto fashion-mnist 900 */
@@ -20,8 +20,7 @@ static clq_status evaluate_step(clq_replica_context *replica, void *sums) {
     return status == CLQ_OK ? clq_metric_sums_add(sums, replica) : status;
 }
 
-/* Each replica shuffles by itself: all samples in an order of its own, so the replicas need not wait for one pipeline.
- */
+/* Each replica shuffles all samples in an order of its own, so the replicas need not wait for one common pipeline. */
 static clq_status make_pipeline(void *name, const clq_input_context *input, clq_dataset **out) {
     size_t batch;
     clq_status status = clq_input_batch_per_replica(input, BATCH, &batch);
@@ -30,7 +29,7 @@ static clq_status make_pipeline(void *name, const clq_input_context *input, clq_
     return status == CLQ_OK ? clq_dataset_batch(*out, batch, true) : status;
 }
 
-/* Over the whole test set. */
+/* Evaluates the whole test set. */
 static clq_status evaluate(clq_trainer *trainer, clq_distributed_dataset *test, clq_metric_sums *sums) {
     clq_distributed_batch batch;
     bool more = true;

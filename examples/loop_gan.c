@@ -1,5 +1,5 @@
-/* A generative adversarial network (Goodfellow et al., 2014) by two trainers, of the two parts of one model: generator
- * and discriminator. The loop decides what each learns from.
+/* A generative adversarial network (Goodfellow et al., 2014). The model has two parts, generator and discriminator, and
+ * each part has a trainer. The loop decides what each part learns from.
  *
  *     cc loop_gan.c -o loop_gan $(pkg-config --cflags --libs clique)
  *     ./loop_gan [DEVICES [STEPS]]        e.g. ./loop_gan cpu 2000; both parts are on the first device */
@@ -8,13 +8,13 @@
 #include <stdlib.h>
 
 enum { BATCH = 64, NOISE = 4 };
-static float noise[BATCH][NOISE], real[BATCH], fake[BATCH]; /* the labels of real and of generated samples */
+static float noise[BATCH][NOISE], real[BATCH], fake[BATCH]; /* labels of real and generated samples */
 static clq_trainer *generator, *discriminator;
-static clq_part_values *points, *gradient; /* samples, of the plane, and the loss's gradient by them */
+static clq_part_values *points, *gradient; /* samples, points in the plane; and the loss's gradient for them */
 
 static float uniform(void) { return (float)rand() / (float)RAND_MAX * 2 - 1; }
 
-/* New noise, with these labels. */
+/* A batch of new noise with these labels. */
 static const clq_batch *batch_of(const float *labels) {
     static clq_batch batch = {.count = BATCH, .samples = noise, .sample_elements = NOISE, .sample_dtype = CLQ_F32};
     for (int i = 0; i < BATCH * NOISE; i++) noise[i / NOISE][i % NOISE] = uniform();
@@ -23,7 +23,7 @@ static const clq_batch *batch_of(const float *labels) {
     return &batch;
 }
 
-/* About (2, -1). */
+/* The real samples: points around (2, -1). */
 static clq_status make_real(void) {
     float *to = clq_part_values_of(points, 0);
     for (int i = 0; i < 2 * BATCH; i++) to[i] = (i % 2 ? -1.0f : 2.0f) + 0.5f * uniform();
@@ -37,7 +37,8 @@ static clq_status train_discriminator(const float *labels) {
     return status == CLQ_OK ? clq_step_apply(discriminator) : status;
 }
 
-/* It learns what makes the discriminator say "real". The discriminator's own gradient is dropped with its next pass. */
+/* The generator learns what makes the discriminator answer "real". The discriminator's own gradient is not used: its
+ * next forward pass drops it. */
 static clq_status train_generator(void) {
     clq_status status = clq_part_forward(generator, batch_of(real), NULL, points);
     if (status == CLQ_OK) status = clq_part_forward(discriminator, batch_of(real), points, NULL);

@@ -1,10 +1,10 @@
-/* A model on two devices, by hand: its front half on the first, its back half on the second, and a loop that carries
- * values forward and gradients back. PyTorch's y = a(x); loss = b(y); loss.backward().
+/* Trains a model on two devices by hand: the front half on the first device, the back half on the second. The loop
+ * carries values forward and gradients back. In PyTorch: y = a(x); loss = b(y); loss.backward().
  *
  *     cc loop_parts.c -o loop_parts $(pkg-config --cflags --libs clique)
  *     ./loop_parts [DEVICES [DATA [EPOCHS]]]        e.g. ./loop_parts pocl:0,pocl:1 fashion-mnist 2
  *
- * One device gets both halves. Strategy pipeline does this by itself, and has both devices at work at once. */
+ * With one device, both halves are on it. Strategy pipeline does all this by itself, and keeps both devices busy. */
 #include <clique/clique.h>
 
 #include <stdlib.h>
@@ -13,13 +13,13 @@ enum { BATCH = 64 };
 
 typedef struct halves {
     clq_trainer *front, *back;
-    clq_part_values *y, *dy; /* what the front gives, and the loss's gradient by it */
+    clq_part_values *y, *dy; /* the front's output, and the loss's gradient for it */
 } halves;
 
 static clq_status train_step(halves *h, const clq_batch *batch, double *loss) {
     clq_step_info info;
-    clq_status status = clq_part_forward(h->front, batch, NULL, h->y);           /* it takes the batch's samples, */
-    if (status == CLQ_OK) status = clq_part_forward(h->back, batch, h->y, NULL); /* and this one its labels */
+    clq_status status = clq_part_forward(h->front, batch, NULL, h->y);           /* reads the batch's samples */
+    if (status == CLQ_OK) status = clq_part_forward(h->back, batch, h->y, NULL); /* reads its labels */
     if (status == CLQ_OK) status = clq_part_backward(h->back, NULL, h->dy);
     if (status == CLQ_OK) status = clq_part_backward(h->front, h->dy, NULL);
     if (status == CLQ_OK) status = clq_step_apply(h->front);
@@ -29,7 +29,7 @@ static clq_status train_step(halves *h, const clq_batch *batch, double *loss) {
     return status;
 }
 
-/* Its mean loss over the batches. */
+/* *mean: the epoch's mean loss over the batches. */
 static clq_status train_epoch(halves *h, clq_dataset *data, double *mean) {
     clq_batch batch;
     bool more;

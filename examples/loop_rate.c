@@ -1,5 +1,5 @@
-/* Changing the learning rate in a loop: it rises over the first steps, and is halved after each epoch, as by tf.keras's
- * callback LearningRateScheduler.
+/* Changes the learning rate in a loop: the rate rises over the first steps, and is halved after each epoch, as with
+ * tf.keras's callback LearningRateScheduler.
  *
  *     cc loop_rate.c -o loop_rate $(pkg-config --cflags --libs clique)
  *     ./loop_rate [DEVICES [DATA [EPOCHS]]]        e.g. ./loop_rate auto fashion-mnist 5 */
@@ -10,13 +10,13 @@
 
 enum { BATCH = 64, WARMUP = 20 };
 
-/* The learning rate of a step and an epoch, both from 0. */
+/* The learning rate in a step and an epoch, both counted from 0. */
 static double rate_of(unsigned long step, unsigned long epoch) {
     const double highest = 0.004;
     return step < WARMUP ? highest * (double)(step + 1) / WARMUP : ldexp(highest, -(int)epoch);
 }
 
-/* The host sets the rate of each step and hands steps over one after the other; it waits for no device. */
+/* The host sets each step's rate and hands over one step after the other. It does not wait for the devices. */
 static clq_status train_epoch(clq_trainer *trainer, clq_dataset *data, unsigned long epoch, unsigned long *step) {
     for (;;) {
         clq_batch batch;
@@ -52,7 +52,7 @@ int main(int argc, char **argv) {
     CLQ_CHECK(clq_trainer_create(model, &devices, &config, &trainer));
 
     for (unsigned long epoch = 0; epoch < epochs; epoch++) {
-        clq_step_info info; /* of the epoch's last step */
+        clq_step_info info; /* for the epoch's last step */
         CLQ_CHECK(train_epoch(trainer, data, epoch, &step));
         CLQ_CHECK(clq_step_read(trainer, &info));
         printf("epoch %lu  step %llu  lr %g  loss %.4f\n", epoch + 1, (unsigned long long)info.step, info.lr,

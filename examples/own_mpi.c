@@ -1,5 +1,7 @@
-/* The world of a program that uses MPI itself: Clique works beside it, on a communicator that it makes of the
- * program's. mpicc own_mpi.c $(pkg-config --cflags --libs clique); mpirun -n 2 ./a.out */
+/* Makes a world in a program that uses MPI itself. Clique uses a communicator of its own, which it makes from the
+ * program's.
+ *
+ *     mpicc own_mpi.c $(pkg-config --cflags --libs clique); mpirun -n 2 ./a.out */
 #include <clique/world.h>
 
 #include <mpi.h>
@@ -17,9 +19,9 @@ int main(int count, char **arguments) {
     clq_world *world;
     int provided, rank, sum = 0;
     MPI_Init_thread(&count, &arguments, MPI_THREAD_MULTIPLE, &provided);
-    if (provided < MPI_THREAD_MULTIPLE) MPI_Abort(MPI_COMM_WORLD, 1); /* MPI is called beside the world's thread */
+    if (provided < MPI_THREAD_MULTIPLE) MPI_Abort(MPI_COMM_WORLD, 1); /* the world's thread calls MPI, too */
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &half); /* even ranks are a world, and odd ones are another */
+    MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &half); /* the even ranks are one world, the odd ranks another */
 
     check(clq_world_open(&(clq_world_config){.communicator = &half}, &world));
     int *all = malloc(clq_world_size(world) * sizeof *all);

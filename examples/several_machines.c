@@ -1,6 +1,7 @@
-/* All-reduces one buffer of each process. Each process uses the first OpenCL device of its machine. Started without a
- * launcher, the program is a world of one process.
- * cc several_machines.c $(pkg-config --cflags --libs clique) -lOpenCL; mpirun -n 2 --host n1,n2 ./a.out */
+/* All-reduces one buffer of each process. Each process uses the first OpenCL device of its machine. If no launcher
+ * starts the program, it is a world of one process.
+ *
+ *     cc several_machines.c $(pkg-config --cflags --libs clique) -lOpenCL; mpirun -n 2 --host n1,n2 ./a.out */
 #include <clique/comm.h>
 #include <clique/world.h>
 
@@ -11,7 +12,7 @@ enum { COUNT = 1000000 };
 
 static clq_world *world;
 
-/* Tells the other processes, so that they need not miss this one. */
+/* Tells the other processes why this one ends, so that they fail at once. */
 static void give_up(const char *why) {
     fprintf(stderr, "%s\n", why);
     clq_world_abort(world, why);
@@ -27,7 +28,7 @@ static void check_cl(cl_int error, const char *what) {
     if (error != CL_SUCCESS) give_up(what);
 }
 
-/* The first device, with a buffer full of `value`. */
+/* Makes a context, a queue and a buffer full of `value` on the first device. */
 static void make_rank(float value, clq_rank *rank, clq_slice *slice) {
     cl_platform_id platform;
     cl_int error;
@@ -51,7 +52,7 @@ int main(void) {
     clq_slice slice;
     float last, expected = 0;
     char *how;
-    check(clq_world_open(NULL, &world)); /* by the launcher's environment; without a launcher alone */
+    check(clq_world_open(NULL, &world)); /* from the launcher's environment; without a launcher alone */
     const unsigned me = clq_world_rank(world), size = clq_world_size(world);
     for (unsigned r = 0; r < size; r++) expected += (float)(r + 1);
 

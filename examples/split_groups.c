@@ -1,6 +1,8 @@
-/* A hierarchical all-reduce by hand: the even and the odd ranks all-reduce among themselves, the first rank of each
- * half all-reduces with the other, then each broadcasts to its half. No step waits for a rank that has no part in it.
- * cc split_groups.c $(pkg-config --cflags --libs clique) -lOpenCL */
+/* A hierarchical all-reduce by hand. The even ranks all-reduce among themselves, and so do the odd ranks. Then the
+ * first ranks of the two halves all-reduce with each other, and each broadcasts to its half. No step waits for a rank
+ * that has no part in it.
+ *
+ *     cc split_groups.c $(pkg-config --cflags --libs clique) -lOpenCL */
 #include <clique/comm.h>
 
 #include <stdio.h>
@@ -44,7 +46,7 @@ int main(void) {
         return 1;
     }
     clq_rank ranks[RANKS];
-    for (unsigned r = 0; r < RANKS; r++) { /* a device may be several ranks */
+    for (unsigned r = 0; r < RANKS; r++) { /* several ranks may share a device */
         cl_int error;
         ranks[r].device = devices[r % device_count];
         ranks[r].context = clCreateContext(NULL, 1, &ranks[r].device, NULL, NULL, &error);
@@ -68,7 +70,7 @@ int main(void) {
         const float value = (float)(r + 1);
         clq_slice *slice = &data[r % 2][r / 2];
         slice->offset = 0;
-        check(clq_group_alloc(all, r, COUNT * sizeof value, &slice->memory)); /* serves all groups */
+        check(clq_group_alloc(all, r, COUNT * sizeof value, &slice->memory)); /* usable in all groups */
         check_cl(clEnqueueFillBuffer(ranks[r].queue, slice->memory, &value, sizeof value, 0, COUNT * sizeof value, 0,
                                      NULL, NULL),
                  "clEnqueueFillBuffer");
@@ -78,7 +80,7 @@ int main(void) {
     for (unsigned h = 0; h < 2; h++)
         check(clq_all_reduce(halves[h], data[h], data[h], COUNT, CLQ_F32, CLQ_REDOP_SUM, NULL, added[h]));
     const clq_slice first[2] = {data[0][0], data[1][0]};
-    const cl_event both[2] = {added[0][0], added[1][0]}; /* groups are in no order but by events */
+    const cl_event both[2] = {added[0][0], added[1][0]}; /* only events order the calls of different groups */
     check(clq_all_reduce(firsts, first, first, COUNT, CLQ_F32, CLQ_REDOP_SUM, both, exchanged));
     for (unsigned h = 0; h < 2; h++) {
         const cl_event waits[HALF] = {exchanged[h]};

@@ -1,7 +1,9 @@
-/* Times an all-reduce as nccl-tests do: message sizes, time, algbw and busbw. The ranks are all OpenCL devices of each
- * process, or one device as two ranks. Started without a launcher, the program is a world of one process.
- * cc time_all_reduce.c -o time_all_reduce $(pkg-config --cflags --libs clique)
- * ./time_all_reduce [the largest message, in MiB: 16], or mpirun -n 2 --host n1,n2 --bind-to none ./time_all_reduce */
+/* Times an all-reduce as nccl-tests does: message sizes, time, algbw and busbw. The ranks are all OpenCL devices of
+ * each process; a single device serves as two ranks. If no launcher starts the program, it is a world of one process.
+ *
+ *     cc time_all_reduce.c -o time_all_reduce $(pkg-config --cflags --libs clique)
+ *     ./time_all_reduce [the largest message, in MiB: 16], or mpirun -n 2 --host n1,n2 --bind-to none ./time_all_reduce
+ */
 #define _POSIX_C_SOURCE 199309L /* clock_gettime */
 #include <clique/comm.h>
 #include <clique/world.h>
@@ -14,7 +16,7 @@ enum { MOST = CLQ_REPLICAS_MAX, WARM_UPS = 5, SAMPLES = 20, FLOATS_OF_MIB = 1 <<
 
 static clq_world *world;
 
-/* Tells the other processes, so that they need not miss this one. */
+/* Tells the other processes why this one ends, so that they fail at once. */
 static void give_up(const char *why) {
     fprintf(stderr, "%s\n", why);
     clq_world_abort(world, why);
@@ -30,7 +32,7 @@ static void check_cl(cl_int error, const char *what) {
     if (error != CL_SUCCESS) give_up(what);
 }
 
-/* A context and a queue for each device; how many there are. */
+/* Makes a context and a queue for each device, and returns the number of ranks. */
 static unsigned make_ranks(clq_rank ranks[MOST]) {
     cl_platform_id platforms[16];
     cl_device_id devices[MOST];
@@ -67,7 +69,7 @@ static double time_once(clq_group *group, unsigned n, const clq_slice *in, const
     check(clq_all_reduce(group, in, out, count, CLQ_F32, CLQ_REDOP_SUM, NULL, done));
     for (unsigned r = 0; r < n; r++) clWaitForEvents(1, &done[r]);
     const double seconds = now() - start;
-    check(clq_group_wait(group)); /* what failed, if something did */
+    check(clq_group_wait(group)); /* reports what failed, if anything did */
     for (unsigned r = 0; r < n; r++) clReleaseEvent(done[r]);
     return seconds;
 }
@@ -93,13 +95,13 @@ int main(int argc, char **argv) {
     const long mib = argc > 1 ? strtol(argv[1], NULL, 10) : 16;
     const size_t most = (size_t)mib * FLOATS_OF_MIB;
     size_t count = FLOATS_OF_MIB;
-    check(clq_world_open(NULL, &world)); /* by the launcher's environment; without a launcher alone */
+    check(clq_world_open(NULL, &world)); /* from the launcher's environment; without a launcher alone */
     if (mib < 1 || mib > MIB_MOST) give_up("the largest message: expected MiB from 1 to 1024");
     const unsigned here = make_ranks(ranks);
     check(clq_group_create(ranks, here, NULL, &group));
     check(clq_group_span(group, world));
     const unsigned n = clq_group_total(group), first = clq_group_first(group);
-    for (unsigned r = 0; r < here; r++) { /* memory that collectives reach without mapping it */
+    for (unsigned r = 0; r < here; r++) { /* collectives can use this memory without mapping it */
         const float value = (float)(first + r + 1);
         check(clq_group_alloc(group, r, most * sizeof last, &in[r].memory));
         check(clq_group_alloc(group, r, most * sizeof last, &out[r].memory));

@@ -36,8 +36,8 @@ int main(int argc, char **argv) {
     clq_trainer_config config = clq_trainer_config_default(); /* Adam, batch 64 */
     CLQ_CHECK(clq_trainer_create(model, &devices, &config, &trainer));
 
-    /* Ends behind two epochs in a row whose test loss is not lower than the best one by 0.001. One such epoch halves
-     * the learning rate. */
+    /* Training ends after two epochs in a row whose test loss is not at least 0.001 below the best one. After one such
+     * epoch, the learning rate is halved. */
     clq_callback callbacks[2];
     const clq_early_stopping stopping = {.monitor = {.min_delta = 0.001}, .patience = 2, .restore_best_weights = true};
     clq_reduce_lr reduce = clq_reduce_lr_default();

@@ -1,4 +1,4 @@
-/* Trains an MLP on Fashion-MNIST on every GPU of the machine, or on its CPU where there is none.
+/* Trains an MLP on Fashion-MNIST on every GPU of the machine, or on its CPU if there is no GPU.
  *
  *     cc train_mlp.c -o train_mlp $(pkg-config --cflags --libs clique)
  *     ./train_mlp [DEVICES [DATA [STEPS]]]        e.g. ./train_mlp auto fashion-mnist 900 */
@@ -28,7 +28,7 @@ int main(int argc, char **argv) {
     x = clq_flatten(model, x, NULL);                                                                 /* (784) */
     x = clq_dense(model, x, &(clq_dense_config){.units = 128, .activation = CLQ_ACTIVATION_RELU});   /* (128) */
     x = clq_dense(model, x, &(clq_dense_config){.units = 10, .activation = CLQ_ACTIVATION_SOFTMAX}); /* (10) */
-    CLQ_CHECK(clq_model_finish(model, x)); /* the first error of any line above */
+    CLQ_CHECK(clq_model_finish(model, x)); /* reports the first error in any line above */
 
     clq_dataset *train, *test;
     CLQ_CHECK(clq_dataset_open(data, "train", &train));

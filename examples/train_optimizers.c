@@ -1,5 +1,5 @@
-/* Optimizers by layer, as for a model that is trained further: the first layer keeps its weights, those in the middle
- * are trained with small steps of SGD, and the last one with Adam. One schedule is for all.
+/* Optimizers for single layers, as in fine-tuning: the first layer keeps its weights, the middle layers train with
+ * small steps of SGD, and the last layer with Adam. All have the same schedule.
  *
  *     cc train_optimizers.c -o train_optimizers $(pkg-config --cflags --libs clique) -lm
  *     ./train_optimizers [DEVICES [DATA [STEPS [WEIGHTS]]]]        e.g. ./train_optimizers auto fashion-mnist 500 */
@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* All variables of the model, one behind the other. */
+/* Reads all variables of the model, one after the other. */
 static int read_variables(clq_trainer *trainer, const clq_model *model, float *at) {
     for (size_t i = 0; i < clq_model_variable_count(model); i++) {
         clq_variable_info variable;
@@ -47,7 +47,7 @@ int main(int argc, char **argv) {
     CLQ_CHECK(clq_dataset_shuffle(train, 60000, 0));
     CLQ_CHECK(clq_dataset_batch(train, 64, false));
 
-    /* The first that names a variable has it. '*' stands for any characters. */
+    /* The first entry that matches a variable's name applies. '*' stands for any characters. */
     clq_optimizer_config optimizers[2] = {{.variables = "conv2d"}, {.variables = "conv*"}};
     CLQ_CHECK(clq_optimizer_parse("sgd:lr=0", &optimizers[0].optimizer));
     CLQ_CHECK(clq_optimizer_parse("sgd:lr=0.001,momentum=0.9", &optimizers[1].optimizer));
@@ -58,7 +58,7 @@ int main(int argc, char **argv) {
     config.optimizer_count = sizeof optimizers / sizeof *optimizers;
     CLQ_CHECK(clq_lr_schedule_parse("cosine:decay_steps=500,alpha=0.1", &config.schedule));
     CLQ_CHECK(clq_trainer_create(model, &devices, &config, &trainer));
-    if (argc > 4) CLQ_CHECK(clq_trainer_load(trainer, argv[4])); /* weights that were saved before */
+    if (argc > 4) CLQ_CHECK(clq_trainer_load(trainer, argv[4])); /* weights from an earlier training */
 
     const size_t elements = clq_model_parameter_count(model);
     float *before = malloc(elements * sizeof *before), *after = malloc(elements * sizeof *after);

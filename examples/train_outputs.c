@@ -1,5 +1,5 @@
-/* Trains a model of two outputs: of a point in the plane, whether it lies in a circle, and how far it is from the
- * circle's centre. Each output has a loss, a weight and labels of its own.
+/* Trains a model with two outputs for a point in the plane: whether the point is in a circle, and its distance from the
+ * circle's centre. Each output has its own loss, weight and labels.
  *
  *     cc train_outputs.c -o train_outputs $(pkg-config --cflags --libs clique) -lm
  *     ./train_outputs [DEVICES [EPOCHS]]        e.g. ./train_outputs auto 20 */
@@ -59,7 +59,7 @@ int main(int argc, char **argv) {
     CLQ_CHECK(clq_dataset_shuffle(data, POINTS, 0));
     CLQ_CHECK(clq_dataset_batch(data, 64, false));
 
-    /* The loss of the model is that of `inside`, plus five times that of `radius`. */
+    /* The model's loss is that of `inside` plus five times that of `radius`. */
     clq_output_config outputs[] = {clq_output_config_default("inside"), clq_output_config_default("radius")};
     outputs[1].loss = clq_loss_default(CLQ_LOSS_MEAN_SQUARED_ERROR);
     outputs[1].weight = 5;
@@ -73,7 +73,7 @@ int main(int argc, char **argv) {
     CLQ_CHECK(clq_trainer_create(model, &devices, &config, &trainer));
     CLQ_CHECK(clq_fit(trainer, data, &(clq_fit_config){.epochs = epochs, .on_epoch = tell}));
 
-    static float inside[POINTS][2], radius[POINTS]; /* in the order of epoch 0 */
+    static float inside[POINTS][2], radius[POINTS]; /* in the samples' order in epoch 0 */
     CLQ_CHECK(clq_predict_outputs(trainer, data, (float *const[]){&inside[0][0], radius}));
     printf("the first of them lies inside with %.2f, %.2f from the centre\n", (double)inside[0][1], (double)radius[0]);
 

@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-/* relu(x + f(x)), where f keeps x's shape. */
+/* relu(x + f(x)); f keeps x's shape. */
 static clq_tensor residual_block(clq_model *model, clq_tensor x, size_t channels) {
     const clq_conv2d_config conv = {
         .filters = channels, .kernel = {3, 3}, .padding = CLQ_PADDING_SAME, .no_bias = true};
@@ -44,7 +44,7 @@ int main(int argc, char **argv) {
 
     clq_model *model;
     CLQ_CHECK(clq_model_create("residual", &model));
-    CLQ_CHECK(clq_model_finish(model, residual_network(model))); /* the first error of any line above */
+    CLQ_CHECK(clq_model_finish(model, residual_network(model))); /* reports the first error in any line above */
 
     clq_dataset *train, *test;
     CLQ_CHECK(clq_dataset_open(data, "train", &train));
@@ -58,7 +58,7 @@ int main(int argc, char **argv) {
     CLQ_CHECK(clq_trainer_create(model, &devices, &config, &trainer));
     CLQ_CHECK(clq_fit(trainer, train, &(clq_fit_config){.steps = steps, .on_progress = tell}));
 
-    clq_totals totals; /* by the moving statistics, without dropout */
+    clq_totals totals; /* with the moving statistics and without dropout */
     CLQ_CHECK(clq_evaluate(trainer, test, &totals));
     printf("test accuracy %.4f on %zu samples, %u replicas\n", clq_metric_value(&totals.metrics, "accuracy"),
            totals.samples, clq_trainer_replicas(trainer));

@@ -1,5 +1,6 @@
-/* A learning rate of the program's own: a triangle that rises and falls (Smith, "Cyclical learning rates for training
- * neural networks", 2017); and weights averaged over the updates, which then make the predictions.
+/* Trains with a learning rate that the program computes, a triangle that rises and falls (Smith, "Cyclical learning
+ * rates for training neural networks", 2017). Also averages the weights over the updates; the averages then make the
+ * predictions.
  *
  *     cc train_schedule.c -o train_schedule $(pkg-config --cflags --libs clique)
  *     ./train_schedule [DEVICES [DATA [STEPS]]]        e.g. ./train_schedule auto fashion-mnist 2000 */
@@ -9,10 +10,10 @@
 
 typedef struct triangle {
     double least, most;
-    uint64_t half; /* steps from one to the other */
+    uint64_t half; /* steps from least to most */
 } triangle;
 
-/* Of update `step`, from 0. */
+/* The rate of update `step`, counted from 0. */
 static double rate_of(void *context, uint64_t step) {
     const triangle *t = context;
     uint64_t at = step % (2 * t->half), from_least = at < t->half ? at : 2 * t->half - at;
@@ -59,7 +60,7 @@ int main(int argc, char **argv) {
 
     clq_totals last, averaged;
     CLQ_CHECK(clq_evaluate(trainer, test, &last));
-    CLQ_CHECK(clq_trainer_swap_average(trainer)); /* once more would bring the last weights back */
+    CLQ_CHECK(clq_trainer_swap_average(trainer)); /* a second call would bring the last weights back */
     CLQ_CHECK(clq_evaluate(trainer, test, &averaged));
     printf("test loss by the last weights %.4f, by their averages %.4f\n", last.loss, averaged.loss);
 

@@ -1,8 +1,8 @@
-/* Trains a model by settings that have names, as the command line's options: each argument is KEY=VALUE.
+/* Trains a model with named settings, like the command line's options. Each argument is KEY=VALUE.
  *
  *     ./train_settings batch=32 optimizer=sgd:lr=0.1,momentum=0.9 epochs=2 devices=0
  *
- * Without arguments it lists the settings. No struct of the library's is looked into: a program in another language
+ * Without arguments, it lists the settings. Settings are texts and need no structs, so a program in another language
  * makes the same calls. */
 #include <clique/clique.h>
 
@@ -17,7 +17,7 @@ static void list(void) {
     }
 }
 
-/* Two classes of points, one on each side of a line. */
+/* Two classes of points, on the two sides of a line. */
 enum { SAMPLES = 256 };
 static float points[SAMPLES][2];
 static int32_t sides[SAMPLES];

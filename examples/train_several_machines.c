@@ -1,4 +1,5 @@
-/* Trains a CNN on the devices of several machines as one mirrored training; alone on those of this machine.
+/* Trains a CNN on the devices of several machines as one mirrored training. Without a launcher, it trains on this
+ * machine alone.
  *
  *     cc train_several_machines.c -o train $(pkg-config --cflags --libs clique)
  *     mpirun -n 2 --host n1,n2 ./train [DEVICES [DATA [EPOCHS]]]       e.g. auto fashion-mnist 5 */
@@ -8,7 +9,7 @@
 
 static clq_world *world;
 
-/* Tells the other processes, so that they need not miss this one. */
+/* Tells the other processes why this one ends, so that they fail at once. */
 static void check(clq_status status) {
     if (status == CLQ_OK) return;
     fprintf(stderr, "%s: %s\n", clq_world_name(world, clq_world_rank(world)), clq_error_detail());
@@ -17,7 +18,7 @@ static void check(clq_status status) {
     exit(1);
 }
 
-/* Totals are of all processes, and the same in each. */
+/* The totals cover all processes and are the same in each. */
 static clq_status tell_epoch(void *context, const clq_epoch_info *info) {
     (void)context;
     if (clq_world_rank(world) > 0) return CLQ_OK;
@@ -36,10 +37,10 @@ int main(int argc, char **argv) {
     clq_devices devices;
     clq_model *model;
     check(clq_system_open(NULL, &system));
-    check(clq_devices_select(system, spec, &devices)); /* of this process's machine */
+    check(clq_devices_select(system, spec, &devices)); /* on this process's machine */
     check(clq_model_builtin("cnn", &model));
 
-    /* Each process has the whole set, in the same order, and takes its own rows of each batch. */
+    /* Each process reads the whole set in the same order and takes its own rows from each batch. */
     clq_dataset *train, *test;
     check(clq_dataset_open(data, "train", &train));
     check(clq_dataset_open(data, "test", &test));
@@ -49,7 +50,7 @@ int main(int argc, char **argv) {
 
     clq_trainer_config config = clq_trainer_config_default();
     clq_trainer *trainer;
-    config.global_batch = 64; /* of all processes together */
+    config.global_batch = 64; /* for all processes together */
     config.world = world;
     check(clq_trainer_create(model, &devices, &config, &trainer));
     check(clq_fit(trainer, train, &(clq_fit_config){.epochs = epochs, .validation = test, .on_epoch = tell_epoch}));

@@ -2,8 +2,8 @@
  *
  *     peer_blas M N K nn|tn|nt|tt SAMPLES WARMUPS THREADS
  *
- * Each sample is of as many calls as take 20 us. Prints {"version", "in_place", "time_us": {"min", "p50", "p99"}} as
- * one line. */
+ * A sample has so many calls that it takes at least 20 us. Prints {"version", "in_place", "time_us": {"min", "p50",
+ * "p99"}} as one line. */
 #define _POSIX_C_SOURCE 200809L
 #include <cblas.h>
 #include <math.h>
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-/* Of OpenBLAS alone: with another BLAS this program is not linked. */
+/* Only OpenBLAS has these functions, so this program does not link with another BLAS. */
 extern void openblas_set_num_threads(int threads);
 extern char *openblas_get_config(void);
 
@@ -26,7 +26,7 @@ static int compare(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
-/* Nearest rank. */
+/* By nearest rank. */
 static double percentile(const double *sorted, int count, int percent) {
     int at = (count * percent + 99) / 100;
     return sorted[at > 0 ? at - 1 : 0];
@@ -53,7 +53,7 @@ static long calls_per_sample(const problem *p) {
     return repeats;
 }
 
-/* Small whole numbers: their sums are exact. */
+/* Small whole numbers, whose sums are exact. */
 static void fill(float *to, size_t count, unsigned step) {
     for (size_t i = 0; i < count; i++) to[i] = (float)(i * step % 7) - 3;
 }
@@ -73,7 +73,7 @@ static void print_result(double *seconds, int samples, long repeats) {
     char version[64];
     snprintf(version, sizeof version, "%s", openblas_get_config());
     char *end = version;
-    for (int words = 0; *end && words < 2; end++) words += *end == ' '; /* its name and number */
+    for (int words = 0; *end && words < 2; end++) words += *end == ' '; /* the library's name and version number */
     if (end > version && end[-1] == ' ') end--;
     *end = '\0';
     qsort(seconds, (size_t)samples, sizeof *seconds, compare);

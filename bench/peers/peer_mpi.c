@@ -2,8 +2,8 @@
  *
  *     mpirun -n RANKS peer_mpi BYTES SAMPLES WARMUPS
  *
- * Each sample begins behind a barrier and lasts until the last rank is done; it is of as many calls as take 20 us.
- * Rank 0 prints {"version", "in_place", "time_us": {"min", "p50", "p99"}} as one line. */
+ * A sample begins behind a barrier, lasts until the last rank is done, and has so many calls that it takes at least 20
+ * us. Rank 0 prints {"version", "in_place", "time_us": {"min", "p50", "p99"}} as one line. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@ static int compare(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
-/* Nearest rank. */
+/* By nearest rank. */
 static double percentile(const double *sorted, int count, int percent) {
     int at = (count * percent + 99) / 100;
     return sorted[at > 0 ? at - 1 : 0];
