@@ -14,10 +14,10 @@ static inline void nap(double seconds) {
     nanosleep(&time, NULL);
 }
 
-/* Stops this process, all its threads, for about so long. */
+/* Stops this process with all its threads for about `seconds`. */
 static inline void stop_process(double seconds) {
     double before = clq_now();
-    pid_t waker = fork(); /* of its threads the child has this one alone, and calls nothing that takes a lock */
+    pid_t waker = fork(); /* the child has this one thread, so it calls nothing that takes a lock */
     if (waker == 0) {
         nap(seconds);
         kill(getppid(), SIGCONT);
