@@ -52,7 +52,7 @@ void rig_force(rig *r, const rig_variant *variant);
 clq_value rig_value(rig *r, const char *name, size_t fixed_bytes, size_t bytes_per_example);
 /* Gives every value memory, and binds the list. */
 void rig_bind(rig *r);
-/* Fills the value's memory with 0xFF, then writes the data to its begin. */
+/* Fills the value's memory with 0xFF, then writes the data to its beginning. */
 void rig_fill(rig *r, clq_value value, const void *data, size_t bytes);
 void rig_run(rig *r, uint32_t count);
 void rig_read(rig *r, clq_value value, void *out, size_t bytes);
