@@ -47,8 +47,8 @@ static inline void expect_text(const char *text, const char *part) {
     if (!strstr(text, part)) fail_msg("\"%s\" does not say \"%s\"", text, part);
 }
 
-/* Whether the address sanitizer is on. Tests that let many calls fail one after the other then let more of them fail:
- * the same checks find leaks as well. */
+/* Whether the address sanitizer is on. With it, tests that let calls fail in turn try more failures, because the same
+ * checks then find leaks, too. */
 #if defined(__SANITIZE_ADDRESS__)
 enum { IS_WATCHED = 1 };
 #elif defined(__has_feature)

@@ -35,7 +35,7 @@ static inline int disguise_size(const char *units, const char *group, const char
     return setenv("CLQ_TEST_GPU_LOCAL", local_bytes, 1);
 }
 
-/* Sets the name of the GPUs' platform, which says whose they are. */
+/* Sets the name of the platform, which tells whose GPUs they seem to be. */
 static inline int disguise_platform(const char *name) { return setenv("CLQ_TEST_GPU_PLATFORM", name, 1); }
 
 /* Sets the extensions that the GPUs seem to have besides the device's own. */

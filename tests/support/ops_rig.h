@@ -89,7 +89,7 @@ size_t rig_below(clq_random *random, size_t bound);
 void rig_numbers(clq_random *random, size_t n, double low, double high, float **floats, double **doubles);
 /* Rounds the numbers in both arrays to F32, F16 or BF16, and returns them as memory stores them. clq_free. */
 void *rig_stored(clq_dtype dtype, float *floats, double *doubles, size_t n);
-/* Returns numbers that memory stores as such a type, as floats. clq_free. */
+/* Converts numbers that memory stores as such a type to floats. clq_free. */
 float *rig_floats(clq_dtype dtype, const void *stored, size_t n);
 /* The same numbers as floats, as doubles, and as memory has them. */
 typedef struct rig_data {

@@ -52,7 +52,7 @@ static inline void each_optimizer(rig *r, with_optimizer run) {
 typedef struct manner {
     double limit, average;
     bool decays, factors, factor_of_all; /* by block; factor_of_all: one factor for all blocks */
-    bool skips;                          /* blocks whose factor is 0 */
+    bool skips;                          /* skips blocks whose factor is 0 */
 } manner;
 
 /* Turns g into the gradient that the rule gets. factors: one per block; NULL: all are 1. */

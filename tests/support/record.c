@@ -130,8 +130,7 @@ static bool is_first(const char *line) {
     return true;
 }
 
-/* Takes the part of a device's name that is no model: PoCL's "basic-haswell" is "basic", and other drivers' CPUs are
- * "cpu". */
+/* Takes a device's name without its model: PoCL's "basic-haswell" is "basic", and a CPU of another driver is "cpu". */
 static void take_kind(const object *device, char kind[TEXT_BYTES]) {
     static const char minimal[] = "cpu-minimal";
     const bool is_pocl = strncmp(device->first, minimal, 3) == 0 || strncmp(device->first, "basic", 5) == 0 ||

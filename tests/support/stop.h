@@ -1,4 +1,4 @@
-/* A process that is stopped as by Ctrl-Z, and goes on after a while. */
+/* Stops this process as Ctrl-Z does, and lets it go on after a while. */
 #ifndef CLQ_TEST_STOP_H
 #define CLQ_TEST_STOP_H
 

@@ -136,8 +136,8 @@ static int takes_turns(void *link) {
     return fabric_takes_turns;
 }
 
-/* Messages that were sent and not received may still arrive. When the receiver leaves, a message to it that is left
- * shows that a rule was broken. */
+/* A rank may leave before its messages have arrived. Only when their receiver leaves does a message that it did not
+ * receive show that a rule was broken. */
 static int close_port(void *link) {
     fabric_port *port = link;
     fabric *network = port->network;

@@ -241,7 +241,7 @@ static void set_offset(strict_launch *launch, cl_command_queue queue) {
 }
 
 /* Drivers differ in whether CL_KERNEL_LOCAL_MEM_SIZE includes the arguments that are set (PoCL 3.1 does, 6.0 does not).
- * So own_local_bytes was read before any was set. */
+ * So `create` asks for own_local_bytes before any argument is set. */
 static cl_ulong local_bytes_of(cl_kernel kernel) {
     cl_ulong bytes = kernel->own_local_bytes;
     for (cl_uint i = 0; i < kernel->count; i++) {

@@ -1,7 +1,7 @@
 /* What the layer adds to programs of disguised devices, so that launches can renumber their work-groups and fill local
  * memory with NaN. It adds functions in front of the source, and calls of them behind each local array of a kernel and
- * at the beginning of each kernel with local memory among its parameters (for the first such parameter). The functions act
- * only as the launch's global offset says (kernels.c). So one compiled program serves all configurations, also as a
+ * at the beginning of each kernel with local memory among its parameters (for the first such parameter). The functions
+ * act only as the launch's global offset says (kernels.c). So one compiled program serves all configurations, also as a
  * binary. */
 #include "support/strict/layer.h"
 

@@ -1,6 +1,6 @@
-/* Queues. All queues work in order, also those that need not. Each queue has a thread, which takes the queue's flushed
- * commands in order, waits for the events in their wait lists, and has the driver execute them one at a time. A command
- * that fails dooms the commands that are already behind it. */
+/* Queues. All queues work in order, also those that were created out of order. Each queue has a thread, which takes the
+ * queue's flushed commands in order, waits for the events in their wait lists, and has the driver execute the commands
+ * one at a time. A command that fails dooms the commands that are already behind it. */
 #include "support/strict/layer.h"
 
 #include <stdlib.h>
