@@ -1,4 +1,4 @@
-/* Tests that need processes of their own run their program again, with the name of what it is to do. */
+/* A test that needs further processes runs its own program again, with the name of the part to run as the argument. */
 #ifndef CLQ_TEST_AGAIN_H
 #define CLQ_TEST_AGAIN_H
 
@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <sys/wait.h>
 
-/* For what runs there: ends it with exit status 1 where the condition does not hold. */
+/* For functions that the new process runs: returns 1, its exit status, if the condition does not hold. */
 #define EXPECT(condition)                                                                                              \
     do {                                                                                                               \
         if (!(condition)) {                                                                                            \
@@ -19,7 +19,8 @@
         }                                                                                                              \
     } while (0)
 
-/* Runs this program as `what`, in this process's environment; its exit status, or -1 where it died. */
+/* Runs this program with the argument `what`, in this process's environment. Returns its exit status, or -1 if it
+ * died. */
 static inline int run(const char *what) {
     extern char **environ;
     char self[] = "/proc/self/exe";

@@ -1,13 +1,13 @@
-/* Trainings whose launches are programs of their own. A step as one launch is a program of each model, loss, optimizer
- * and way to train it, which no other test has and which takes seconds to build, while the kernels of a layer are built
- * once for all of these; and its results are the same bits. graph/fused_step, train/paths, the ways that share out the
- * update inside of a step, and interop/golden have steps as one launch. */
+/* Trainings that do not fuse a step into one launch. A fused step is a program that only one combination of model,
+ * loss, optimizer and way to train uses, and that takes seconds to build. The kernels of separate launches are built
+ * once for all tests, and they compute the same bits. Fused steps are tested by graph/fused_step, train/paths,
+ * interop/golden, and the ways that shard the update within a step. */
 #ifndef CLQ_TEST_APART_H
 #define CLQ_TEST_APART_H
 
 #include <clique/train.h>
 
-#define APART "one launch" /* of the fast paths that a trainer is not to use */
+#define APART "one launch" /* value of clq_trainer_config.disabled_paths */
 
 static inline clq_trainer_config apart_config(void) {
     clq_trainer_config config = clq_trainer_config_default();

@@ -1,5 +1,6 @@
-/* Trainings of small models that a test also makes by hand in double: the data, the ways to train, and what a training
- * gives. A test has its weights in one array, and `places` of where each variable begins, with the end behind them. */
+/* Trainings of small models whose results a test also computes by hand in double: the data, the ways to train, and the
+ * results of a training. A test has its weights in one array; `places` holds the index at which each variable begins,
+ * and then the end of the last one. */
 #ifndef CLQ_TEST_BY_HAND_H
 #define CLQ_TEST_BY_HAND_H
 
@@ -20,7 +21,7 @@ typedef struct hand_way {
     uint64_t accumulate;
     clq_recompute_kind recompute;
     clq_precision precision;
-    bool one_launch; /* steps are one, where they can be (support/apart.h) */
+    bool one_launch; /* each step is one launch if it can be (support/apart.h) */
 } hand_way;
 
 static const hand_way hand_ways[] = {
@@ -37,10 +38,10 @@ static const hand_way hand_ways[] = {
     {.devices = "pocl:0,pocl:1", .strategy = "tensor"},
 };
 
-/* Samples of an update. */
+/* How many samples one update takes. */
 static inline size_t hand_batch(const hand_way *how) { return BATCH * (how->accumulate ? how->accumulate : 1); }
 
-/* Where the batch behind the one at `begin` begins. */
+/* Where the batch after the one at `begin` begins. */
 static inline size_t hand_next(size_t begin, size_t batch) { return begin + batch < SAMPLES ? begin + batch : 0; }
 
 typedef struct hand_log {
@@ -55,7 +56,8 @@ static inline clq_status hand_on_log(void *context, const clq_step_info *info) {
     return CLQ_OK;
 }
 
-/* outputs (count): of the model, with their losses; count 0: the mean squared error. */
+/* outputs: the model's outputs with their losses, `count` of them. If count is 0, the loss is the mean squared
+ * error. */
 static inline clq_trainer *hand_open_outputs(const hand_way *how, const clq_model *model,
                                              const clq_output_config *outputs, size_t count, const float *first,
                                              const size_t *places) {
@@ -94,7 +96,7 @@ static inline clq_dataset *hand_data(void) {
     return data;
 }
 
-/* Trains STEPS updates; weights: those at the end. Gives the data. */
+/* Trains STEPS updates and writes the final weights to `weights`. Returns the data. */
 static inline clq_dataset *hand_fit(clq_trainer *trainer, size_t variables, const size_t *places, hand_log *log,
                                     double *weights) {
     clq_dataset *data = hand_data();
@@ -110,7 +112,7 @@ static inline clq_dataset *hand_fit(clq_trainer *trainer, size_t variables, cons
     return data;
 }
 
-/* of: what else tells the training from others. */
+/* of: what else distinguishes this training in the message. */
 static inline void hand_check(const hand_way *how, const char *of, const char *what, size_t i, double got, double want,
                               double tolerance) {
     if (!(fabs(got - want) <= tolerance))

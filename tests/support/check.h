@@ -19,7 +19,7 @@
             fail_msg("%s: %s: %s", #call, clq_status_text(assert_status_), clq_error_detail());                        \
     } while (0)
 
-/* The call fails so, and its detail says `word`. */
+/* The call fails with the status `expected`, and its error detail contains `word`. */
 #define assert_fails(expected, word, call)                                                                             \
     do {                                                                                                               \
         clq_status assert_status_ = (call);                                                                            \
@@ -34,7 +34,8 @@ static inline bool is_within(unsigned long long value, unsigned long long least,
     return least <= value && value <= most;
 }
 
-/* Of numbers that are not negative. cmocka 2 has another name than cmocka 1 for it. */
+/* Checks least <= value <= most, for numbers that are not negative. cmocka's own macro has another name in cmocka 2
+ * than in cmocka 1. */
 #define assert_within(value, least, most)                                                                              \
     do {                                                                                                               \
         const unsigned long long assert_value_ = (unsigned long long)(value);                                          \
@@ -46,8 +47,8 @@ static inline void expect_text(const char *text, const char *part) {
     if (!strstr(text, part)) fail_msg("\"%s\" does not say \"%s\"", text, part);
 }
 
-/* Whether the address sanitizer watches. Of what can fail in turn, tests fail more with it, by the same checks, and see
- * leaks besides. */
+/* Whether the address sanitizer is on. With it, tests that let calls fail in turn try more failures, because the same
+ * checks then find leaks, too. */
 #if defined(__SANITIZE_ADDRESS__)
 enum { IS_WATCHED = 1 };
 #elif defined(__has_feature)
@@ -60,9 +61,11 @@ enum { IS_WATCHED = 0 };
 enum { IS_WATCHED = 0 };
 #endif
 
-/* Fails allocations of the call in turn, once and from then on: it must say MEMORY with a detail, or succeed. The call
- * undoes what it did; the leak sanitizer watches. Each of the first is failed, and every fifth behind them; with
- * CLQ_TEST_WHOLE in the environment, each of all. Returns how many allocations the call makes. */
+/* Runs the call again and again and makes its first allocation fail, then its second, and so on: in a first round that
+ * allocation alone, in a second round that allocation and all after it. The call must fail with CLQ_ERROR_MEMORY and a
+ * detail, or succeed. It must undo what it did; the leak sanitizer checks this. The first allocations fail one by one,
+ * and then every fifth does. With CLQ_TEST_WHOLE in the environment, all fail one by one. Returns how many allocations
+ * the call makes. */
 static inline uint64_t walk_allocations(clq_status (*call)(void *), void *context) {
     enum { STRIDE = 5 };
     const uint64_t all_of = getenv("CLQ_TEST_WHOLE") ? UINT64_MAX : IS_WATCHED ? 100 : 30;

@@ -23,11 +23,11 @@ const clq_group_config comm_settings[COMM_SETTINGS] = {
     {.algorithm = CLQ_ALGORITHM_HIERARCHICAL, .transport = CLQ_TRANSPORT_PEER},
 };
 
-enum { GUARD = 9, GUARD_BYTE = 0xa5 }; /* elements before and behind a range, which nobody may touch */
+enum { GUARD = 9, GUARD_BYTE = 0xa5 }; /* elements before and behind a range, which nobody may write */
 
-/* A rank's part: where its ranges are, and what its memory holds before and must hold after. */
+/* A rank's part: where its ranges are, and what its memory holds before the call and must hold after it. */
 typedef struct part {
-    cl_mem memory[2]; /* of the input and of the output; the same where they share it */
+    cl_mem memory[2]; /* of the input and of the output; the same object if they share it */
     clq_buffer *buffer[2];
     size_t at[2], bytes[2]; /* of the ranges */
     size_t total[2];        /* of the memory objects */
@@ -73,7 +73,8 @@ static bool is_float(clq_dtype dtype) {
 
 /* ---- what goes in, and what must come out ---- */
 
-/* Floats are whole numbers whose sums and products are exact in every type and order; all else is any bits. */
+/* Floats are whole numbers whose sums and products are exact in every type and order, unless c->random. All other
+ * inputs are any bits. */
 static void put_input(const comm_case *c, unsigned rank, size_t i, void *array) {
     clq_philox any = clq_philox4x32(c->seed * 64 + rank, i, 0);
     uint64_t word = any.word[0] | (uint64_t)any.word[1] << 32;
@@ -94,7 +95,7 @@ static char *fill(size_t bytes) {
     return array;
 }
 
-/* Element by element in rank order, by the book. */
+/* Reduces element by element in rank order: the reference. */
 static void reduce_all(const trial *t, const char *const *inputs, size_t elements, char *out) {
     const comm_case *c = t->c;
     memcpy(out, inputs[0], elements * clq_dtype_bytes(c->dtype));
@@ -104,7 +105,7 @@ static void reduce_all(const trial *t, const char *const *inputs, size_t element
     }
 }
 
-/* What rank r must have in its output. whole: all reduced. */
+/* Writes what rank r must have in its output. whole: the reduction of all inputs. */
 static void expect_output(trial *t, unsigned r, const char *const *inputs, const char *whole) {
     const comm_case *c = t->c;
     part *mine = &t->parts[r];
@@ -131,7 +132,7 @@ static size_t in_elements(const trial *t) {
     return t->c->collective == CLQ_REDUCE_SCATTER ? t->c->count * t->all->count : t->c->count;
 }
 
-/* Where the ranges lie, before any memory is made. */
+/* Decides where the ranges lie, before any memory is made. */
 static void lay_out(const trial *t, unsigned r, part *mine) {
     const comm_case *c = t->c;
     const unsigned n = t->all->count;
@@ -155,7 +156,7 @@ static void lay_out(const trial *t, unsigned r, part *mine) {
     }
 }
 
-/* The contents of every memory object, before and after. */
+/* Makes the contents of every memory object, before and after the call. */
 static void make_contents(trial *t) {
     const comm_case *c = t->c;
     const bool shared = c->placement != APART;
@@ -198,7 +199,7 @@ static void make_memory(trial *t, unsigned r, int side) {
     if (t->c->plain && t->c->caller == CALL_COMM)
         must(t, clq_buffer_wrap(device, mine->memory[side], &mine->buffer[side]));
     if (!mine->memory[side]) mine->memory[side] = clq_buffer_handle(mine->buffer[side]);
-    /* The caller's events order what comes after; otherwise the write is done when it returns. */
+    /* With CALL_EVENTS, events order what comes after the write. Otherwise the write is done when the call returns. */
     bool waits = t->c->caller != CALL_EVENTS;
     must_cl(t, clEnqueueWriteBuffer(queue_of(t, r), mine->memory[side], waits, 0, bytes, mine->before[side], 0, NULL,
                                     waits || side ? NULL : &mine->written));
@@ -287,7 +288,7 @@ static void run(trial *t) {
         for (unsigned r = 0; r < n; r++) t->parts[r].done = done[r];
     }
     if (t->c->caller != CALL_COMM) return;
-    /* As a group does: a kernel may take longer to compile than the deadline is. */
+    /* Builds the kernels first, as a group does: a kernel may take longer to compile than the deadline allows. */
     const clq_task first = task_of(t, 0);
     must(t, clq_walk_prepare_all(t->all->comm, &first));
     ranks_run(t->all, run_rank, t);

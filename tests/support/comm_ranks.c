@@ -19,7 +19,7 @@ uint32_t ranks_device_index(const clq_system *system, char kind, unsigned nth) {
     return 0;
 }
 
-/* The devices of kinds, and for each the name of its context: '\0' for one of its own. */
+/* Finds the devices of `kinds`, and for each the name of its context: '\0' for a context of its own. */
 static void read_kinds(ranks *all, const char *kinds, bool island, clq_device_choice *choices, char *contexts) {
     unsigned next[UCHAR_MAX + 1] = {0};
     for (const char *at = kinds; *at; at++) {
@@ -32,7 +32,7 @@ static void read_kinds(ranks *all, const char *kinds, bool island, clq_device_ch
     }
 }
 
-/* Opens all that are in the context of rank `first`. */
+/* Opens all devices that are in the context of rank `first`. */
 static void open_context(ranks *all, unsigned first, const clq_device_choice *choices, const char *contexts) {
     clq_device_choice members[CLQ_REPLICAS_MAX];
     clq_device *devices[CLQ_REPLICAS_MAX];

@@ -25,7 +25,7 @@ static double decode(uint32_t bits, int exponent, int mantissa) {
     return sign * ldexp((double)fraction + (1 << mantissa), e - bias - mantissa);
 }
 
-/* To the nearest, ties to even: rint does that in units of the last place. */
+/* Rounds to the nearest number, ties to even: rint does this in units of the last place. */
 static uint32_t encode(double value, int exponent, int mantissa) {
     int most = (1 << exponent) - 1, bias = most / 2;
     uint32_t sign = signbit(value) ? 1u << (exponent + mantissa) : 0, infinity = (uint32_t)most << mantissa;
@@ -55,7 +55,7 @@ static void put_real(clq_dtype dtype, void *array, size_t i, double value) {
         ((double *)array)[i] = value;
     else if (dtype == CLQ_F32)
         ((float *)array)[i] = (float)value;
-    else /* by way of float, in which it is computed */
+    else /* by way of float, in which halves are computed */
         ((uint16_t *)array)[i] =
             (uint16_t)(dtype == CLQ_F16 ? encode((double)(float)value, 5, 10) : encode((double)(float)value, 8, 7));
 }

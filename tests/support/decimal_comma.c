@@ -1,5 +1,6 @@
-/* Loaded in front of a test: its program has a locale with a decimal comma from its start, as one that a German or
- * French user starts by a desktop. Ends the test if the locale is not there: it would show nothing. */
+/* Preloaded into a test: gives its program a locale with a decimal comma from the start, as a program has that a German
+ * or French user starts from a desktop. Ends the test if the locale is missing, because the test would then show
+ * nothing. */
 #include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>

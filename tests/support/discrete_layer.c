@@ -1,4 +1,4 @@
-/* An OpenCL layer (OPENCL_LAYERS names the library) that makes devices look as if their memory were their own: those
+/* An OpenCL layer (OPENCL_LAYERS names the library) that makes devices look as if they had memory of their own. Devices
  * whose names begin with CLQ_TEST_DISCRETE (pocl_names.h) do not share the host's memory and have no shared virtual
  * memory. */
 #include "support/opencl_layer.h"

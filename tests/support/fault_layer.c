@@ -1,7 +1,8 @@
-/* An OpenCL layer (OPENCL_LAYERS names the library) that fails calls on order. It counts the calls that can fail, of
- * the thread that fault_only named or of all; fault_arm(n, error, sticky) makes the n-th from then on fail, and with
- * `sticky` all after it. Releases never fail: a failed release is a leak and nothing else. fault_slow(ms) makes the
- * next build of a program take that much longer. fault_contexts tells how many contexts were made so far. */
+/* An OpenCL layer (OPENCL_LAYERS names the library) that makes calls fail on order. It counts the calls that can fail,
+ * of the thread that fault_only named or of all threads. fault_arm(n, error, sticky) makes the n-th call from then on
+ * fail, and with `sticky` all calls after it as well. Releases never fail, because a failed release is only a leak.
+ * fault_slow(ms) makes the next build of a program take that much longer. fault_contexts returns how many contexts were
+ * made so far. */
 #include "support/opencl_layer.h"
 
 #include <stdatomic.h>
@@ -27,7 +28,7 @@ unsigned fault_arm(unsigned n, cl_int error, bool sticky) {
     return atomic_exchange(&calls, 0);
 }
 
-/* Set while nothing runs. */
+/* Call this while nothing runs. */
 EXPORT void fault_only(const char *thread);
 void fault_only(const char *thread) { (void)snprintf(only, sizeof only, "%s", thread ? thread : ""); }
 

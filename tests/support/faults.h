@@ -1,4 +1,4 @@
-/* Ordering failures of OpenCL calls: the test's side of fault_layer.c. */
+/* Makes OpenCL calls fail on order: the test's side of fault_layer.c. */
 #ifndef CLQ_TEST_FAULTS_H
 #define CLQ_TEST_FAULTS_H
 
@@ -17,8 +17,8 @@ typedef struct faults {
     unsigned (*contexts)(void);
 } faults;
 
-/* Before the first OpenCL call of the process: the loader reads OPENCL_LAYERS there, and ignores a layer that it cannot
- * load, so a test must see that calls are counted. Returns 0, or -1 without a layer. */
+/* Call this before the process's first OpenCL call, when the loader reads OPENCL_LAYERS. The loader ignores a layer
+ * that it cannot load, so a test must check that calls are counted. Returns 0, or -1 without a layer. */
 static inline int faults_load(faults *out) {
     const char *folder = clq_environment("CLQ_TEST_BINARY");
     char path[1024];

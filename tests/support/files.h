@@ -18,7 +18,7 @@ static inline int files_begin(void **state) {
     return mkdtemp(files_folder) ? 0 : -1;
 }
 
-/* With all that is in it. */
+/* Removes a file, or a folder with all that is in it. */
 static inline int files_remove(const char *path) {
     if (remove(path) == 0) return 0;
     DIR *listing = opendir(path);
@@ -37,7 +37,7 @@ static inline int files_end(void **state) {
     return files_remove(files_folder);
 }
 
-/* Valid for the next seven calls. */
+/* The path of a file in the program's folder. Valid for the next seven calls. */
 static inline const char *files_path(const char *name) {
     static char paths[8][512];
     static unsigned next;
@@ -55,7 +55,7 @@ static inline const char *files_put(const char *name, const void *data, size_t b
     return path;
 }
 
-/* The content, NUL-terminated; free(). */
+/* Returns the file's content, NUL-terminated. The caller frees it with free(). */
 static inline char *files_get(const char *path, size_t *bytes) {
     FILE *file = fopen(path, "rb");
     assert_non_null(file);

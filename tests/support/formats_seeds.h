@@ -1,4 +1,4 @@
-/* Good files of every kind, and all readers at once: for the tests with damaged files and for the fuzzer. */
+/* Valid files of every kind, and all readers behind one call: for the tests with damaged files and for the fuzzer. */
 #ifndef CLQ_TEST_FORMATS_SEEDS_H
 #define CLQ_TEST_FORMATS_SEEDS_H
 
@@ -19,8 +19,8 @@ enum { SEED_MAX = 16, SEED_BYTES_MAX = 8192 };
 /* Makes the seeds; returns how many. */
 size_t seeds_make(const seed **out);
 
-/* Reads the file as one kind: true where the reader takes it, and then every value was touched. Aborts the program
- * where a reader breaks its word: a result that contradicts itself, an output of a failed call, no detail. */
+/* Reads the file as one kind. Returns true if the reader accepts it; every value was then touched. Aborts the program
+ * if a reader breaks its contract: a result that contradicts itself, an output of a failed call, or no detail. */
 bool seeds_read(seed_kind kind, const char *path);
 
 #endif

@@ -1,13 +1,17 @@
 /* An OpenCL layer (OPENCL_LAYERS names the library) that makes devices whose names begin with CLQ_TEST_GPU
- * (pocl_names.h) look like GPUs, small ones unless CLQ_TEST_GPU_GROUP (items of a work-group), CLQ_TEST_GPU_UNITS
- * (compute units) and CLQ_TEST_GPU_LOCAL (bytes of local memory) say otherwise, with the extensions of
- * CLQ_TEST_EXTENSIONS besides their own. Their platform's name is CLQ_TEST_GPU_PLATFORM, and their driver's version
- * CLQ_TEST_DRIVER_VERSION, where those are set. Their compilers leave CLQ_TEST_FLAW, a piece of text, out of every
- * program, where it is set; it is looked up for each program.
+ * (pocl_names.h) look like GPUs. These variables change what the GPUs tell:
  *
- * The next three hold a word for each device, in the order in which devices were listed; "-", or none, leaves a device
- * as it is:
- * CLQ_TEST_PCI    the address, behind the way in which it is told: khr:0001:02:00.0, nv:0001:02:00.0, amd:02:00.0
+ * CLQ_TEST_GPU_GROUP       work-items of a work-group; not set: 64
+ * CLQ_TEST_GPU_UNITS       compute units; not set: the device's own
+ * CLQ_TEST_GPU_LOCAL       bytes of local memory; not set: the device's own
+ * CLQ_TEST_EXTENSIONS      extensions besides the device's own
+ * CLQ_TEST_GPU_PLATFORM    the name of every platform
+ * CLQ_TEST_DRIVER_VERSION  the driver's version
+ * CLQ_TEST_FLAW            a text that compilers leave out of every program; looked up for each program
+ *
+ * The next three have a word for each device, in the order in which devices were listed. "-", or no word, leaves a
+ * device as it is:
+ * CLQ_TEST_PCI    the PCI address, behind the way to tell it: khr:0001:02:00.0, nv:0001:02:00.0, amd:02:00.0
  * CLQ_TEST_TAILS  what the name ends in
  * CLQ_TEST_SLOW   how many times slower the kernel `peak` is: it is run so many times */
 #include "support/opencl_layer.h"
@@ -32,7 +36,7 @@ static bool is_disguised(cl_device_id device) {
 
 enum { DEVICES_MOST = 64, WORD_BYTES = 32 };
 
-/* The device's place among all; they are asked first in the order in which they are listed. */
+/* The device's place among all devices. Devices are first asked about in the order in which they are listed. */
 static unsigned place_of(cl_device_id device) {
     static cl_device_id known[DEVICES_MOST];
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -44,7 +48,7 @@ static unsigned place_of(cl_device_id device) {
     return i;
 }
 
-/* The device's word of the variable; false where it has none. */
+/* Gives the device's word in the variable. Returns false if it has none. */
 static bool word_of(const char *variable, cl_device_id device, char out[WORD_BYTES]) {
     const char *at = getenv(variable);
     for (unsigned i = place_of(device); at && i > 0; i--) {
@@ -65,7 +69,7 @@ static cl_int tell(const void *value, size_t size, size_t bytes, void *out, size
 
 enum { PCI_KHR = 0x410F, PCI_BUS_NV = 0x4008, PCI_SLOT_NV = 0x4009, PCI_DOMAIN_NV = 0x400A, TOPOLOGY_AMD = 0x4037 };
 
-/* The address that it seems to have: domain, bus, device, function. */
+/* The address that the device seems to have: domain, bus, device, function. */
 static bool address_of(cl_device_id device, const char *way, cl_uint at[4]) {
     char word[WORD_BYTES];
     size_t length = strlen(way);
@@ -107,13 +111,13 @@ static bool tell_address(cl_device_id device, cl_device_info what, size_t bytes,
 
 /* ---- what they are ---- */
 
-/* 0 where the variable is not set. */
+/* The variable's number; 0 if the variable is not set. */
 static size_t number_of(const char *variable) {
     const char *text = getenv(variable);
     return text ? strtoul(text, NULL, 10) : 0;
 }
 
-/* A text of the driver's and, behind it, more. */
+/* Tells a text of the driver, with `more` behind it. */
 static cl_int tell_text(cl_device_id device, cl_device_info what, const char *more, size_t bytes, char *out,
                         size_t *needed) {
     char text[16384];
@@ -161,7 +165,7 @@ static cl_int CL_API_CALL disguised_clGetPlatformInfo(cl_platform_id platform, c
     return tell(name, strlen(name) + 1, bytes, out, needed);
 }
 
-/* Blanks stand where the text was. */
+/* Replaces the text by blanks. */
 static void leave_out(char *program, const char *text) {
     for (char *at; (at = strstr(program, text));) memset(at, ' ', strlen(text));
 }

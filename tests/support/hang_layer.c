@@ -1,10 +1,16 @@
-/* An OpenCL layer with a compiler that does not end. CLQ_HANG=build: clBuildProgram of a fused step does not return;
- * launch: the first launch of its kernel does not; binary: the question for its binary does not; refuse: clBuildProgram
- * of it fails without a log. CLQ_HANG_REFUSALS: so many times alone. CLQ_HANG_OF: in place of fused steps, programs
- * with these words in their text. With "-all" behind these words ("build-all") every program or kernel is meant.
- * CLQ_HANG_EXIT: the process's exit waits for what hangs, as drivers' exit handlers do. CLQ_HANG_TOLD=FILE: the file
- * appears when a call hangs. hang_end lets what hangs go on, so that a test can see the thread that was left behind
- * end. */
+/* An OpenCL layer with a compiler that hangs. It hangs for fused steps, or, with CLQ_HANG_OF, for programs that contain
+ * these words. The variables:
+ *
+ * CLQ_HANG=build         clBuildProgram of the program does not return
+ * CLQ_HANG=launch        the first launch of its kernel does not return
+ * CLQ_HANG=binary        the query of its binary does not return
+ * CLQ_HANG=refuse        clBuildProgram of the program fails without a log
+ * CLQ_HANG=...-all       the same ("build-all") for every program or kernel
+ * CLQ_HANG_REFUSALS=N    refuses only N times
+ * CLQ_HANG_EXIT          the process's exit waits for the calls that hang, as drivers' exit handlers do
+ * CLQ_HANG_TOLD=FILE     the file appears when a call hangs
+ *
+ * hang_end lets the calls that hang go on, so that a test can see the end of the thread that was left behind. */
 #include "support/opencl_layer.h"
 
 #include <stdatomic.h>
@@ -25,7 +31,8 @@ void hang_end(void) { atomic_store(&over, true); }
 EXPORT unsigned hang_count(void);
 unsigned hang_count(void) { return atomic_load(&hanging); }
 
-/* How many programs were released while CLQ_HANG was set and a call hung: a driver need not come back from that. */
+/* How many programs were released while CLQ_HANG was set and a call hung: a driver may never return from such a
+ * release. */
 EXPORT unsigned hang_misused(void);
 unsigned hang_misused(void) { return atomic_load(&misused); }
 

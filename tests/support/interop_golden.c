@@ -22,7 +22,8 @@ static char *path_in(const golden *g, const char *file) {
     return path;
 }
 
-/* Of several outputs, their losses; in turned order, as names tell which is which. */
+/* Reads the outputs, if there are several, with their losses. Their order is reversed, because names tell which output
+ * is which. */
 static void read_outputs(golden *g) {
     json_t *outputs = json_object_get(g->json, "outputs");
     const size_t count = json_array_size(outputs);
@@ -37,7 +38,7 @@ static void read_outputs(golden *g) {
     g->config.output_count = count;
 }
 
-/* The case's options as the command line has them. */
+/* Reads the case's options, which are written as on the command line. */
 static void read_options(golden *g) {
     json_t *args = json_object_get(g->json, "args");
     assert_true(json_is_array(args));
@@ -103,8 +104,9 @@ static void check_near(const golden *g, const char *spec, const char *what, size
                  what, step, got, want, error, tolerance);
 }
 
-/* The norm of each variable's reduced gradient, on every replica. A norm far below that of the whole gradient, such as
- * that of an attention's key biases, whose gradient is 0, is of rounding errors: these are parts of the whole. */
+/* Checks the norm of each variable's reduced gradient on every replica. A norm far below that of the whole gradient
+ * consists of rounding errors, which are fractions of the whole gradient; an example is the norm of an attention's key
+ * biases, whose gradient is 0. */
 static void check_gradient_norms(const golden *g, const char *spec, clq_trainer *trainer, const clq_model *model) {
     const double whole = json_number_value(json_array_get(json_object_get(g->json, "grad_norm"), 0));
     for (size_t i = 0; i < clq_model_variable_count(model); i++) {
@@ -124,13 +126,13 @@ static void check_gradient_norms(const golden *g, const char *spec, clq_trainer 
     }
 }
 
-/* What a case says of an output: of the only one beside the trace. */
+/* What a case says of an output. The values of an only output stand beside the trace. */
 static json_t *said_of(const golden *g, size_t output) {
     json_t *outputs = json_object_get(g->json, "outputs");
     return outputs ? json_array_get(outputs, output) : g->json;
 }
 
-/* Numbers in lists of lists, row by row. */
+/* Counts the numbers in nested lists; number_at takes one of them, counted row by row. */
 static size_t count_numbers(const json_t *value) {
     size_t count = 0;
     if (!json_is_array(value)) return json_is_number(value);
@@ -176,7 +178,7 @@ static void check_predictions(const golden *g, const char *spec, clq_trainer *tr
     }
 }
 
-/* A value of output `output`: "accuracy", or with several outputs "LAYER_accuracy". */
+/* A metric's value for output `output`: "accuracy", or with several outputs "LAYER_accuracy". */
 static double value_of(const clq_model *model, size_t output, const clq_metric_values *values, const char *name) {
     char whole[256];
     if (clq_model_output_count(model) == 1) return clq_metric_value(values, name);
@@ -197,7 +199,7 @@ static void check_accuracy(const golden *g, const char *spec, clq_trainer *train
     }
 }
 
-/* The matrix of the last evaluation by that name; `want` has its rows. */
+/* Compares the matrix of that name from the last evaluation with the rows of `want`. */
 static void check_matrix(const golden *g, const char *spec, const clq_trainer *trainer, const char *name,
                          const json_t *want) {
     const char *called = "";
@@ -213,7 +215,7 @@ static void check_matrix(const golden *g, const char *spec, const clq_trainer *t
     clq_free(counts);
 }
 
-/* Of the initial model, over all samples: Keras's metrics, computed in float32. */
+/* Compares the initial model's metrics over all samples with Keras's, which are computed in float32. */
 static void check_metrics(const golden *g, const char *spec, clq_trainer *trainer, clq_dataset *data) {
     const char *name;
     json_t *value, *want = json_object_get(g->json, "metrics_initial");
@@ -229,7 +231,7 @@ static void check_metrics(const golden *g, const char *spec, clq_trainer *traine
     }
 }
 
-/* With several outputs, each one's loss without its weight. */
+/* With several outputs, compares the loss of each one, without its weight. */
 static void check_losses(const golden *g, const char *spec, const clq_model *model, const clq_step_info *info) {
     for (size_t i = 0; i < json_array_size(json_object_get(g->json, "outputs")); i++)
         check_near(g, spec, clq_model_output_name(model, i), info->step, value_of(model, i, &info->metrics, "loss"),
@@ -237,7 +239,8 @@ static void check_losses(const golden *g, const char *spec, const clq_model *mod
                    number(g, "tolerance", "loss"));
 }
 
-/* The variables that the trace has after a step, under their names behind `prefix`; all moving statistics. */
+/* Compares the variables that the trace has after a step, named `prefix` and the variable's name. All moving statistics
+ * must be there. */
 static void check_variables(const golden *g, const char *spec, clq_trainer *trainer, const clq_model *model,
                             size_t step, const char *prefix) {
     char key[256];
@@ -273,7 +276,7 @@ static void check_state(const golden *g, const char *spec, clq_trainer *trainer,
     assert_ok(clq_trainer_swap_average(trainer));
 }
 
-/* By the moving statistics and without dropout, where the trace has it. */
+/* Evaluates with the moving statistics and without dropout, if the trace has such an evaluation. */
 static void check_evaluation(const golden *g, const char *spec, clq_trainer *trainer, clq_dataset *data,
                              const char *key) {
     clq_totals totals;
@@ -333,7 +336,7 @@ static void follow(const golden *g, const char *spec, clq_trainer *trainer, cons
     check_evaluation(g, spec, trainer, data, "evaluation_final");
 }
 
-/* Whether a question of the plans has a candidate behind the one that was forced. */
+/* Whether a choice of the plans has a candidate behind the forced one. */
 static bool has_more(const clq_trainer *trainer, const clq_selections *selections) {
     const clq_list *list = clq_plan_list(clq_strategy_plan(clq_trainer_strategy(trainer), 0));
     for (size_t i = 0; selections && i < clq_list_choice_count(list); i++)

@@ -1,21 +1,22 @@
 /* Keeps what drivers would load again for each case of a test. A user's process has a context for as long as it trains,
- * but a test opens and closes devices for each of its cases. tests/run preloads this, and without it the same tests are
+ * but a test opens and closes devices for each of its cases. tests/run preloads this; without it the same tests are
  * slower.
  *
- * The compiler. PoCL frees it with the process's last context, its library of built-in functions included; reading them
- * again takes 0.3 s of the first build in the next context. The first context of PoCL that a process makes stays. The
- * tests comma/… run without, so they still have PoCL close and open its compiler.
+ * The compiler. PoCL frees its compiler with the process's last context, and the library of built-in functions with it.
+ * Reading them again takes 0.3 s of the first build in the next context. So the first context of PoCL that a process
+ * makes is never freed. The tests comma/… run without this, so in them PoCL still closes and opens its compiler.
  *
- * Contexts of one device, and programs that were made of binaries in them, of the tests with CLQ_TEST_KEEPS_PROGRAMS in
- * their environment: those that open many trainers, and test something else than loading. Whoever releases a context
- * leaves it to the next who wants one of the device, with its programs: a binary that comes again is the program that
- * was made of it. Whoever has a context, or a program, still has it alone. A release too many ends the process, and so
- * does a retain, a build or a kernel of what was released.
+ * Contexts of one device, and the programs made from binaries in them, for the tests with CLQ_TEST_KEEPS_PROGRAMS in
+ * their environment: those that open many trainers and do not test loading. A released context passes, with its
+ * programs, to the next caller who wants a context of the device. If the same binary comes again, the caller gets the
+ * program that was made from it. A context or a program still has one user at a time. A release too many ends the
+ * process, and so does a retain, a build or a kernel of a released object.
  *
- * Libraries of PoCL's kernels, of the same tests. PoCL has 128 of them open, and closes the one that ran the longest
- * ago for the next. PoCL before 4 never closes the library of a kernel whose binary it was asked for: a test that
- * compiles has 128 such soon, and then each launch of another kernel opens its library anew. Here they stay open, and
- * whoever opens one again by its path, which has the program's hash, gets the same. */
+ * Libraries of PoCL's kernels, for the same tests. PoCL has at most 128 of them open, and closes the least recently
+ * used one for the next. PoCL before 4 never closes the library of a kernel whose binary it was asked for. A test that
+ * compiles soon has 128 such libraries, and then each launch of another kernel opens its library anew. Here the
+ * libraries stay open, and a caller that opens one again by its path, which contains the program's hash, gets the same
+ * one. */
 #define _GNU_SOURCE 1 /* RTLD_NEXT, dladdr; NOLINT(bugprone-reserved-identifier) */
 #undef CL_TARGET_OPENCL_VERSION
 #define CL_TARGET_OPENCL_VERSION 300
@@ -37,8 +38,8 @@
 
 static _Atomic(cl_context) first_of_pocl;
 
-/* Each object begins with a pointer to its driver's functions (cl_khr_icd). The file that has them tells the driver,
- * without a call that a layer would count. */
+/* Each object begins with a pointer to its driver's functions (cl_khr_icd). The file that contains these functions
+ * tells the driver, without a call that a layer would count. */
 static bool is_of_pocl(cl_device_id device) {
     enum { GET_DEVICE_INFO = 3 };
     void *const *functions = *(void *const *const *)device;
@@ -51,7 +52,7 @@ static bool is_of_pocl(cl_device_id device) {
 typedef struct kept_program {
     struct kept_program *next;
     cl_program program;
-    unsigned users; /* references that the library has */
+    unsigned users; /* references that the library holds */
     bool built;
     char *options;
     size_t bytes;
@@ -70,7 +71,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static kept_context *contexts;
 static atomic_bool is_off;
 
-/* For a test that wants each program loaded for a while (support/keep_programs.h). */
+/* Lets a test have each program loaded for a while (support/keep_programs.h). */
 EXPORT void clq_keep_programs(bool on) { atomic_store(&is_off, !on); }
 
 static bool keeps(void) { return !atomic_load(&is_off) && getenv("CLQ_TEST_KEEPS_PROGRAMS"); }
@@ -93,7 +94,7 @@ static void end(const char *what) {
     abort();
 }
 
-/* Takes one user off a kept object. False: it is not kept, and the driver is to release it. */
+/* Takes one user off a kept object. Returns false if the object is not kept: the driver must release it. */
 static bool let_go(unsigned *users, const char *what) {
     if (!users) return false;
     if (*users == 0) end(what);
@@ -155,7 +156,7 @@ EXPORT cl_int CL_API_CALL clReleaseContext(cl_context context) {
     return done ? CL_SUCCESS : REAL(clReleaseContext)(context);
 }
 
-/* One that nobody has: devices that share a context build their programs apart. */
+/* Finds a program that nobody uses: devices that share a context build their programs separately. */
 static kept_program *find(const kept_context *context, const unsigned char *binary, size_t bytes) {
     kept_program *at = context->programs;
     while (at && (at->users > 0 || at->bytes != bytes || memcmp(at->binary, binary, bytes) != 0)) at = at->next;
@@ -260,11 +261,11 @@ static pthread_mutex_t library_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct library {
     char *path;
     void *handle;
-} libraries[LIBRARIES]; /* by path; its place is the first free one from its hash on */
+} libraries[LIBRARIES]; /* by path; a path's place is the first free one from its hash on */
 static void *handles[LIBRARIES];
 static unsigned library_count;
 
-/* As PoCL names them where it compiles for work-groups of any size. */
+/* PoCL names libraries in this way if it compiles for work-groups of any size. */
 static bool is_of_kernel(const char *path) { return path && keeps() && strstr(path, "/0-0-0/"); }
 
 static struct library *place_of(const char *path) {
@@ -287,10 +288,10 @@ EXPORT void *dlopen(const char *path, int flags) {
     void *handle = place_of(path)->handle;
     pthread_mutex_unlock(&library_lock);
     if (handle) {
-        (void)dlerror(); /* as a call that succeeds leaves it */
+        (void)dlerror(); /* a successful call leaves no error */
         return handle;
     }
-    handle = REAL(dlopen)(path, flags); /* takes the loader's lock, and so none of ours */
+    handle = REAL(dlopen)(path, flags); /* takes the loader's lock, so none of ours may be held */
     pthread_mutex_lock(&library_lock);
     struct library *place = place_of(path);
     char *copy = handle && !place->path && library_count < LIBRARIES / 2 ? strdup(path) : NULL;

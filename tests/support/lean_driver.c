@@ -1,17 +1,18 @@
-/* What drivers do with memory is dear under the address sanitizer; tests/run preloads this, and without it the same
- * tests are slower.
+/* Makes cheaper what drivers do with memory, which is expensive under the address sanitizer. tests/run preloads this;
+ * without it the same tests are slower.
  *
- * A block that is asked for the size that it has already is copied, fresh pages and all. PoCL asks for that with 2 MiB
- * whenever it reads a file (pocl_read_file, from 1.8 to 6.0 at least), some for each program that is loaded.
+ * The sanitizer's realloc copies a block even if the new size is the old one, and takes fresh pages. PoCL calls it in
+ * this way with 2 MiB whenever it reads a file (pocl_read_file, from 1.8 to 6.0 at least), several times per program
+ * that it loads.
  *
- * Each of PoCL's devices, and each thread of a pool, has 16 MiB for what kernels print. That is mapped here: the
- * sanitizer would mark all of it when it is allocated, and search it for pointers when the process ends: a fifth of the
- * time of a short process (`clique devices`).
+ * Each of PoCL's devices, and each thread of a pool, has 16 MiB for what kernels print. These are mapped here. The
+ * sanitizer would mark all of them when they are allocated, and search them for pointers when the process ends: a fifth
+ * of the time of a short process (`clique devices`).
  *
- * A compiler makes thousands of small objects for each program that it loads, which the sanitizer would note with
- * their stacks. LLVM and Intel's compilers, which are built without the sanitizer and whose leaks are suppressed
- * (lsan.supp), have theirs from the C library instead. Everybody else's blocks are the sanitizer's as ever: the
- * library's, the tests', PoCL's own, and all that are aligned, among them drivers' buffers. */
+ * A compiler makes thousands of small objects for each program that it loads, and the sanitizer would note each with
+ * its stack. LLVM and Intel's compilers are built without the sanitizer, and their leaks are suppressed (lsan.supp), so
+ * they get their blocks from the C library instead. All other blocks still come from the sanitizer: those of the
+ * library, the tests and PoCL itself, and all aligned blocks, among them drivers' buffers. */
 #define _GNU_SOURCE 1 /* RTLD_NEXT, dl_iterate_phdr; NOLINT(bugprone-reserved-identifier) */
 #include <dlfcn.h>
 #include <link.h>
@@ -54,9 +55,10 @@ static struct {
     void (*delete_array_of)(void *, size_t);
 } next;
 
-static _Atomic bool ready; /* next is whole */
+static _Atomic bool ready; /* all of `next` is set */
 
-/* What is asked for while the functions above are looked up, in the process's only thread; never given back. */
+/* Memory for what is allocated while the functions above are looked up, in the process's only thread. It is never given
+ * back. */
 static _Alignas(16) char early[1 << 16];
 static size_t early_bytes;
 
@@ -68,7 +70,7 @@ static void *take_early(size_t bytes) {
 }
 static bool is_early(const void *block) { return (uintptr_t)block - (uintptr_t)early < sizeof early; }
 
-/* A block of early ones, whose size nobody knows any more, goes to a new place: what is behind it comes along. */
+/* Moves an early block to a new place. Its size is no longer known, so what lies behind the block is copied along. */
 static void *move_early(void *block, size_t bytes) {
     const size_t behind = (size_t)(early + early_bytes - (char *)block);
     return memcpy(take_early(bytes), block, behind < bytes ? behind : bytes);
@@ -95,7 +97,7 @@ static void look_up(void) {
     *(void **)&next.delete_array = dlsym(RTLD_NEXT, "_ZdaPv");
     *(void **)&next.delete_one_of = dlsym(RTLD_NEXT, "_ZdlPvm");
     *(void **)&next.delete_array_of = dlsym(RTLD_NEXT, "_ZdaPvm");
-    if (!next.new_one) { /* a program that has no C++ library when it starts has one allocator for all */
+    if (!next.new_one) { /* a program without a C++ library at its start has one allocator for all */
         next.new_one = next.new_array = next.malloc;
         next.delete_one = next.delete_array = next.free;
         next.delete_one_of = next.delete_array_of = free_of;
@@ -111,8 +113,8 @@ static inline bool is_ready(void) {
 
 /* ---- compilers' blocks ---- */
 
-/* The C library takes its blocks from one heap, which grows upwards from here. 0: no compiler asked for one yet, or the
- * heap cannot be had alone. */
+/* The C library takes its blocks from one heap, which grows upwards from here. 0: no compiler has asked for a block
+ * yet, or the C library cannot be held to this one heap. */
 static const size_t heap_most = (size_t)16 << 30;
 static _Atomic uintptr_t heap;
 static size_t (*usable_size_of_libc)(void *);
@@ -129,8 +131,8 @@ static void begin_heap(void) {
     void *first = __libc_malloc(1); /* the heap may have begun */
     const uintptr_t from = first && first < sbrk(0) ? (uintptr_t)first : (uintptr_t)sbrk(0);
     __libc_free(first);
-    /* Of what others allocate for a compiler some is known to the compiler alone. What such blocks, freed ones too,
-     * point at is no leak then. */
+    /* Some of what others allocate for a compiler is known to the compiler alone. What blocks in this heap point at,
+     * even freed blocks, is therefore no leak. */
     if (__lsan_register_root_region) __lsan_register_root_region((const void *)from, heap_most);
     atomic_store(&heap, from);
 }
@@ -158,8 +160,8 @@ static int look_at(struct dl_phdr_info *object, size_t bytes, void *context) {
     return 0;
 }
 
-/* Of a page of code it is known after the first time: (page << 1 | is a compiler's). Tests unload no driver, and a page
- * that is another's by now would only have its blocks from elsewhere. */
+/* Remembers the answer for each page of code: (page << 1 | is a compiler's). Tests unload no driver. If a page belonged
+ * to another library by now, that library's blocks would only come from another allocator. */
 static bool is_compiler(uintptr_t caller) {
     enum { PAGES = 1 << 14 };
     static _Atomic uintptr_t known[PAGES];
@@ -175,7 +177,7 @@ static bool is_compiler(uintptr_t caller) {
     return of.is_compiler;
 }
 
-/* NULL: the sanitizer's is to be taken, as where the C library gives one outside its heap. */
+/* NULL: take the sanitizer's block. This is also the case if the C library gives a block outside its heap. */
 static void *ours_or_none(void *block) {
     if (!block || is_ours(block)) return block;
     __libc_free(block);
@@ -188,7 +190,8 @@ static void *ours_or_none(void *block) {
         if (block) return block;                                                                                       \
     }
 
-/* Whoever is no compiler comes to the sanitizer by a jump, so that the stack that it notes is the caller's. */
+/* A caller that is no compiler reaches the sanitizer by a jump, so the stack that the sanitizer notes is the
+ * caller's. */
 EXPORT void *malloc(size_t bytes) {
     if (!is_ready()) return take_early(bytes);
     IF_COMPILER(block, __libc_malloc(bytes))
@@ -276,7 +279,7 @@ EXPORT int posix_memalign(void **out, size_t alignment, size_t bytes) {
     return next.posix_memalign(out, alignment, bytes);
 }
 
-/* Maps begin where pages do, and few other blocks. */
+/* Maps begin at the beginning of a page; few other blocks do. */
 static bool unmap(void *block) {
     for (size_t i = 0; block && (uintptr_t)block % 4096 == 0 && i < MAPPED_MAX; i++)
         if (mapped[i] == block) {
@@ -289,7 +292,7 @@ static bool unmap(void *block) {
 
 /* ---- giving back ---- */
 
-/* Whether the block was not the sanitizer's; it is given back. */
+/* Whether the block is not the sanitizer's. If so, it is given back; an early block stays. */
 static bool give_back(void *block) {
     if (!is_ready() || is_early(block)) return true;
     if (!is_ours(block)) return unmap(block);

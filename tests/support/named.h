@@ -1,5 +1,5 @@
-/* A program of tests that runs some of them, by name: what it is called with; all where that is nothing. A name that no
- * test has is a failure. */
+/* Lets a test program run only the tests that its arguments name, or all tests if it has no arguments. An argument that
+ * no test is named after is a failure. */
 #ifndef CLQ_TEST_NAMED_H
 #define CLQ_TEST_NAMED_H
 

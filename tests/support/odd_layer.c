@@ -1,6 +1,6 @@
-/* An OpenCL layer (OPENCL_LAYERS names the library) for drivers that answer oddly. CLQ_TEST_ODD_NAME: the text, any
- * bytes, that every device tells as its name and as its driver's version. CLQ_TEST_WRONG_READ: a size in bytes; reads
- * of that size give a wrong first byte. */
+/* An OpenCL layer (OPENCL_LAYERS names the library) that imitates drivers with odd answers. CLQ_TEST_ODD_NAME: the
+ * text, any bytes, that every device tells as its name and as its driver's version. CLQ_TEST_WRONG_READ: a size in
+ * bytes; blocking reads of that size give a wrong first byte. */
 #include "support/opencl_layer.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* What every OpenCL layer of the tests has: the calls of what lies below it (`driver`), its own table (`layer`), and
- * the entry points that the loader looks for. Included once per layer. */
+/* What every OpenCL layer of the tests has: the table of the calls below it (`driver`), its own table (`layer`), and
+ * the entry points that the loader looks for. Each layer includes this file once. */
 #ifndef CLQ_TEST_OPENCL_LAYER_H
 #define CLQ_TEST_OPENCL_LAYER_H
 
@@ -13,7 +13,7 @@
 #define EXPORT __attribute__((visibility("default")))
 
 static struct _cl_icd_dispatch driver, layer;
-static void override_calls(void); /* the layer's: puts its own into `layer` */
+static void override_calls(void); /* defined by each layer: puts the layer's own calls into `layer` */
 
 EXPORT cl_int CL_API_CALL clGetLayerInfo(cl_layer_info what, size_t bytes, void *out, size_t *needed) {
     const cl_layer_api_version version = CL_LAYER_API_VERSION_100;

@@ -4,7 +4,7 @@ static unsigned take_floats(clq_element_program *p) {
     return clq_element_take(p, (struct clq_element_input){.kind = CLQ_EACH_ELEMENT, .dtype = CLQ_F32});
 }
 
-/* The registers behind each link; at[0] goes in. The last. */
+/* Applies the links to register at[0]; at[i + 1] is the register behind link i. Returns the last register. */
 static unsigned go_forth(clq_element_program *p, const activation_chain *chain, unsigned at[CHAIN_LINKS_MOST + 1]) {
     for (unsigned i = 0; i < chain->count; i++) at[i + 1] = clq_activation_do(p, chain->links[i], at[i]);
     return at[chain->count];
@@ -33,11 +33,12 @@ static unsigned slope(clq_element_program *p, clq_activation act, unsigned y, un
     return clq_element_do(p, (clq_instruction){.op = clq_activation_row_of(act)->slope, .a = y, .b = gradient});
 }
 
-/* The register with the gradient before the activation; what is read in the order of the program's inputs. */
+/* Returns the register with the gradient before the activation. inputs: what the program reads, in the order of its
+ * inputs. */
 static unsigned go_back(clq_element_program *p, const activation_chain *chain, clq_activation act, clq_value y,
                         clq_value dy, clq_value inputs[2]) {
     unsigned at[CHAIN_LINKS_MOST + 1] = {0};
-    const bool linear = act == CLQ_ACTIVATION_LINEAR && chain->count == 0; /* has no y */
+    const bool linear = act == CLQ_ACTIVATION_LINEAR && chain->count == 0; /* y is not read */
     if (!linear) {
         inputs[p->input_count] = y;
         at[0] = take_floats(p);
@@ -63,7 +64,7 @@ void chain_backward(clq_list *list, const activation_chain *chain, clq_activatio
     clq_element_program p = {.sum_count = db != CLQ_NO_VALUE};
     clq_element_values values = {.elements = elements, .channels = channels, .outputs = {dz}, .sums = {db}};
     const unsigned gradient = go_back(&p, chain, act, y, dy, values.inputs);
-    const bool store = dz != CLQ_NO_VALUE && !(gradient == 0 && dz == dy); /* a gradient that goes through is there */
+    const bool store = dz != CLQ_NO_VALUE && !(gradient == 0 && dz == dy); /* an unchanged gradient is already there */
     p.output_count = store;
     p.outputs[0].from = p.sums[0] = gradient;
     if (p.output_count + p.sum_count > 0) clq_elementwise(list, "backward", &p, &values);

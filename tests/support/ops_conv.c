@@ -2,15 +2,16 @@
 
 #include "ref/ref_product.h"
 
-/* F(2x2, 3x3) adds 16 products of sums where 9 products would do: with the transforms' own additions, over n channels
- * at most (2 n + 12) roundings of what is up to (8 / 3)^2 as large, three times the (9 n + 8) of a plain sum for any n
- * from 8 on. With fewer channels the transforms' share is larger: for n = 1, six times. */
+/* F(2x2, 3x3) adds 16 products of sums, where a plain sum adds 9 products. With the transforms' own additions, it makes
+ * at most (2 n + 12) roundings over n channels, of numbers up to (8 / 3)^2 times as large. For any n from 8 on, the
+ * error is at most three times that of the (9 n + 8) roundings of a plain sum. With fewer channels the transforms'
+ * share is larger: for n = 1, six times. */
 enum { WINOGRAD_GROWTH = 3, FEW_CHANNELS = 8, WINOGRAD_GROWTH_OF_FEW = 6 };
-/* F(4x4, 3x3) adds in the same way, (2 n + 30) roundings at most of what is up to 84 times as large: in each dimension,
+/* F(4x4, 3x3) adds in the same way: at most (2 n + 30) roundings of numbers up to 84 times as large. In each dimension,
  * for an output or a tap, the largest sum of |A| |G| |B| over the points is 9.14 times what a plain sum has. */
 enum { WIDE_ROUNDINGS = 30, WIDE_SIZE = 84 };
-/* Of all numbers together, whose errors are independent: three times as much as of plain sums. Simulated in float32 for
- * random numbers, 16 to 256 channels lose 0.8e-6 to 1.4e-6. */
+/* The error of all numbers together, whose errors are independent: three times that of plain sums. Simulated in float32
+ * for random numbers, 16 to 256 channels lose 0.8e-6 to 1.4e-6. */
 #define WIDE_RELATIVE 3e-6
 
 #define WIDE "wide winograd"
@@ -29,7 +30,7 @@ bool conv_is_winograd(const clq_list *list) {
 
 static bool names_strided(const rig_variant *variant) { return variant->conv && strcmp(variant->conv, STRIDED) == 0; }
 
-/* By tiles of 4x4 outputs. */
+/* Whether the variant computes tiles of 4x4 outputs. */
 static bool names_wide(const rig_variant *variant) {
     return variant->conv && (strcmp(variant->conv, WIDE) == 0 || names_strided(variant));
 }
@@ -70,7 +71,7 @@ static void ref_gradients(const void *problem, size_t count, const double *x, co
     ref_conv2d_gradients(((const made *)problem)->p, count, x, w, dz, dx, dw);
 }
 
-/* Of a product of transforms for each tile. */
+/* With wide tiles, a weight's gradient sums one product of transforms per tile. */
 static size_t gradient_terms(const void *problem, size_t count) {
     const made *m = problem;
     const size_t rows = m->p->out_h * m->p->out_w, tiles = (m->p->out_h + 3) / 4 * ((m->p->out_w + 3) / 4);

@@ -1,4 +1,4 @@
-/* What the tests of convolutions have in common: a case, made in a certain way, against the plain reference. */
+/* Shared by the tests of convolutions: compares a case, computed in a chosen way, with the plain reference. */
 #ifndef OPS_CONV_H
 #define OPS_CONV_H
 
@@ -10,10 +10,10 @@ typedef struct conv_case {
     bool bias;
 } conv_case;
 
-/* Whether the last launch is of Winograd's products. */
+/* Whether the list's last launch computes products of Winograd's algorithm. */
 bool conv_is_winograd(const clq_list *list);
-/* product_check of the case, forward and both gradients. Where the variant names "winograd" or one of its blocks,
- * forward and data gradient must be made so; where "direct", neither may. */
+/* Runs product_check on the case, forward and both gradients. If the variant names "winograd" or one of its blocks, the
+ * forward pass and the data gradient must be computed in this way. If the variant names "direct", neither may be. */
 void conv_check(rig *r, const conv_case *c, const rig_variant *variant);
 
 #endif

@@ -35,21 +35,22 @@ void product_check_numbers(const rig *r, const char *what, clq_dtype dtype, cons
     product_check_numbers_to(r, what, dtype, stored, want, sizes, n, terms, PRODUCT_RELATIVE);
 }
 
-/* One random input, its sizes, and what the reference makes of both. */
+/* Random inputs, what the reference makes of them, and what it makes of their absolute values. */
 typedef struct arrays {
     float *x, *w, *b, *dz;
-    void *in_x, *in_w, *in_dz; /* as memory has them */
+    void *in_x, *in_w, *in_dz; /* as memory stores them */
     double *d_x, *d_w, *d_b, *d_dz;
     double *y, *dx, *dw, *y_size, *dx_size, *dw_size;
 } arrays;
 
-/* Whether matrix units multiply, which round a factor of float32 to the 16 bits that the other one has (067). */
+/* Whether matrix units compute the products. They round a float32 factor to the 16 bits that the other factor has
+ * (067). */
 static bool rounds_factors(const rig *r, const rig_variant *how) {
     return (how->x != CLQ_F32 || how->w != CLQ_F32 || how->y != CLQ_F32) && r->family == CLQ_FAMILY_LOCAL &&
            clq_device_matrix_unit(r->device) != CLQ_UNIT_NONE;
 }
 
-/* Numbers of seven bits, which float16 and bfloat16 have without rounding. */
+/* Rounds to numbers of seven bits, which float16 and bfloat16 hold exactly. */
 static void make_short(size_t n, float *floats, double *doubles) {
     for (size_t i = 0; i < n; i++) doubles[i] = floats[i] = rintf(127 * floats[i]) / 128;
 }
@@ -103,11 +104,11 @@ static size_t gradient_terms(const product_layer *l, size_t count) {
     return l->gradient_terms ? l->gradient_terms(l->problem, count) : count * l->rows;
 }
 
-/* The weights' gradient was made by one run; two runs more, the last of which scales the sum. */
+/* Checks the sum of three runs' weights' gradients: the first run begins a new sum, and the last one scales the sum. */
 static void check_sum(rig *r, const product_layer *l, clq_value dw, uint32_t count, arrays *a) {
     const float factors[] = {1, 0.25f};
     float *got = rig_alloc(l->weights, sizeof *got);
-    rig_run(r, count); /* a first one again */
+    rig_run(r, count); /* begins a new sum */
     for (size_t i = 0; i < CLQ_COUNT_OF(factors); i++) {
         r->params.sum_factor = factors[i];
         rig_run(r, count);
@@ -176,7 +177,7 @@ void product_check(rig *r, const product_layer *l, uint32_t capacity, const rig_
 void product_build_clblast(rig *r) {
     const clq_kernel_family family = r->family;
     const float numbers[4] = {0};
-    if (rig_is_simulated(r)) return; /* it does not optimize */
+    if (rig_is_simulated(r)) return; /* a simulator does not optimize */
     r->family = CLQ_FAMILY_LOCAL;
     compile_unoptimized(true);
     rig_begin(r, 1);

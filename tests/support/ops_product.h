@@ -1,19 +1,19 @@
-/* What the tests of dense layers and convolutions have in common: a layer runs forward and backward and is held
- * against its reference. */
+/* Shared by the tests of dense layers and convolutions: runs a layer forward and backward, and compares it with its
+ * reference. */
 #ifndef OPS_PRODUCT_H
 #define OPS_PRODUCT_H
 
 #include "support/ops_rig.h"
 
 typedef struct product_layer {
-    size_t in, out, weights, biases; /* in, out: floats of one example. biases 0: none */
-    size_t rows;                     /* of the output, per example: the terms of a weight's gradient */
-    size_t growth;                   /* of y's and dx's rounding errors, against those of plain sums; 0: none */
-    /* The terms of plain sums whose rounding errors bound those of a weight's gradient; NULL: count * rows. */
+    size_t in, out, weights, biases; /* in, out: floats per example. biases 0: none */
+    size_t rows;                     /* rows of the output per example, over which a weight's gradient sums */
+    size_t growth;                   /* factor of the rounding errors of y and dx over those of plain sums; 0: 1 */
+    /* How many terms a plain sum has whose rounding errors bound those of a weight's gradient. NULL: count * rows. */
     size_t (*gradient_terms)(const void *problem, size_t count);
-    double relative; /* error of all numbers together (L2); 0: PRODUCT_RELATIVE */
+    double relative; /* allowed error of all numbers together (L2); 0: PRODUCT_RELATIVE */
     clq_activation activation;
-    bool adds; /* the weights' gradients of several runs are added up */
+    bool adds; /* the layer adds up the weights' gradients of several runs */
     const void *problem;
     void (*forward)(clq_list *list, const void *problem, clq_value x, clq_value w, clq_value b, clq_value y);
     void (*backward)(clq_list *list, const void *problem, clq_value x, clq_value w, clq_value dz, clq_value dx,
@@ -23,22 +23,24 @@ typedef struct product_layer {
                           double *dx, double *dw);
 } product_layer;
 
-/* Runs the layer made for `capacity` with counts of capacity, 1, 0 and capacity - 1, twice each (a simulator: the first
- * two, once), and checks: every number against the largest error that float32 sums of its terms can have, all together
- * against a relative error (L2); equal bits in both runs; nothing written beyond the count. */
+/* Runs the layer made for `capacity` with counts of capacity, 1, 0 and capacity - 1, twice each. A simulator runs only
+ * the first two, once. Checks that every number is within the largest error that float32 sums of its terms can have,
+ * that all numbers together are within a relative error (L2), that both runs give equal bits, and that nothing is
+ * written beyond the count. */
 void product_check(rig *r, const product_layer *layer, uint32_t capacity, const rig_variant *variant);
-/* Has CLBlast build its kernels, which are for GPUs, as the local family's are built (support/unoptimized.h): it keeps
- * them for all lists of the device. */
+/* Has CLBlast build its kernels, which are for GPUs, without optimizing, as the local family's kernels are built
+ * (support/unoptimized.h). CLBlast keeps these kernels for all lists of the device. */
 void product_build_clblast(rig *r);
 
-/* Checks all cases on a device that builds kernels in its caller (PoCL's basic one) and, as far as it affords them, on
- * the simulator; the first `everywhere` of them on the others, which build as the first does. */
+/* Checks all cases on a device that runs kernels in the calling thread (PoCL's basic one) and, as far as it affords
+ * them, on the simulator. Other devices, which build as the first does, check only the first `everywhere` cases. */
 void product_check_cases(rig *r, size_t cases, size_t everywhere, void (*check)(rig *r, size_t index));
-/* The same for cases that both families have kernels for: each in one of them, and on the others in the other
- * (rig_takes). */
+/* The same for cases that both families have kernels for: rig_takes gives each case to one family on this device, and
+ * to the other family on the other devices. */
 void product_share_cases(rig *r, size_t cases, size_t everywhere, void (*check)(rig *r, size_t index));
 
-/* The checks of one result, as memory of that type has it. sizes: the same sum of absolute values; terms: how many. */
+/* Check one result. got: the numbers as memory of that type stores them. sizes: the same sums, of absolute values.
+ * terms: how many terms each sum has. */
 #define PRODUCT_RELATIVE 1e-6
 void product_check_numbers(const rig *r, const char *what, clq_dtype dtype, const void *got, const double *want,
                            const double *sizes, size_t n, size_t terms);

@@ -33,7 +33,7 @@ bool rig_takes(const rig *r, size_t index) {
     return turn % 2 == 0;
 }
 
-/* Whole groups work on the smallest case of the local kernels. */
+/* The limit of the local family is lower: whole work-groups work even on its smallest case. */
 bool rig_affords(const rig *r, size_t floats) {
     return floats <= (r->family == CLQ_FAMILY_LOCAL ? 1200 : 3000) || !rig_is_simulated(r);
 }
@@ -55,8 +55,8 @@ static void run_on(clq_system *system, uint32_t index, void (*body)(rig *r)) {
     clq_device_close(r.device);
 }
 
-/* The device of several units is Intel's, of another compiler than PoCL's; where there is no Intel driver, PoCL's pool
- * of threads. */
+/* The device with several compute units is Intel's, which has another compiler than PoCL. If there is no Intel driver,
+ * it is PoCL's pool of threads. */
 #if defined(__x86_64__)
 #define SEVERAL_UNITS "Intel's CPU runtime"
 static bool is_of_several_units(const clq_device_info *info) { return strcmp(info->driver, "intel") == 0; }
@@ -177,7 +177,7 @@ void rig_store(void *to, size_t index, clq_dtype dtype, double number) {
     switch (dtype) {
     case CLQ_U8: ((unsigned char *)to)[index] = (unsigned char)number; break;
     case CLQ_F16: ((uint16_t *)to)[index] = clq_half_of_float(value); break;
-    case CLQ_BF16: ((uint16_t *)to)[index] = (uint16_t)(bits >> 16); break; /* of numbers that have no more bits */
+    case CLQ_BF16: ((uint16_t *)to)[index] = (uint16_t)(bits >> 16); break; /* exact: tests store numbers of few bits */
     default: ((float *)to)[index] = value; break;
     }
 }

@@ -1,7 +1,9 @@
-/* Runs operations on every kind of device with both kernel families, on values with guarded memory of their own.
+/* Runs operations on every kind of device with both kernel families. Each value has memory of its own, with a guard
+ * behind it.
  *
  * All memory that a test did not fill holds 0xFF bytes (NaN): beyond the count, behind each value's end, and in
- * scratch. So reading there shows in results, and rig_check_untouched finds writes. Failures end the test. */
+ * scratch. So a read from there shows in the results, and rig_check_untouched finds a write to it. Failures end the
+ * test. */
 #ifndef OPS_RIG_H
 #define OPS_RIG_H
 
@@ -23,69 +25,71 @@ typedef struct rig {
     clq_selections selections;
 } rig;
 
-/* Candidates that make products and 3x3 convolutions, whatever is known to be faster; NULL: as the list chooses. */
+/* Candidates that compute products and 3x3 convolutions, whatever is known to be faster. NULL: the list chooses. */
 typedef struct rig_variant {
     const char *product, *conv;
-    clq_dtype x, w, y; /* how memory has a layer's values: x for dx, too, y for dz. Weights' gradients are f32 */
+    clq_dtype x, w, y; /* how memory stores a layer's values: x also dx, y also dz. Weights' gradients are f32 */
 } rig_variant;
 
-/* Calls body for PoCL's basic device and for Intel's (PoCL's pthread device where the processor is no x86-64), each as
- * TILE and as LOCAL. Under oclgrind for its device alone. If CLQ_TEST_DEVICES is set, for the devices of that SPEC (as
- * clq_devices_select has it) instead: so the operations are tested on any other driver, such as a GPU's.
- * CLQ_TEST_FAMILY=tile|local leaves out the other one. */
+/* Calls body for PoCL's basic device and for Intel's CPU (PoCL's pthread device if the processor is no x86-64), for
+ * each with the TILE and with the LOCAL family. Under oclgrind, calls body for its device alone. If CLQ_TEST_DEVICES is
+ * set, calls body for the devices of that SPEC (as clq_devices_select reads it) instead: this tests the operations on
+ * any other driver, such as a GPU's. CLQ_TEST_FAMILY=tile|local leaves out the other family. */
 void rig_each(void (*body)(rig *r));
 bool rig_is_simulated(const rig *r);
-/* Whether a case is run here, of those that are programs of their own: PoCL's device has each in one of the families,
- * turn by turn, and the other driver has it in the other. A simulator has all, and so has every device with
- * CLQ_TEST_DEVICES. */
+/* Whether a case with a program of its own runs on this device with this family. PoCL's device runs the cases in turn
+ * with one family and the other. The other driver runs each case with the family that PoCL's device does not use for
+ * it. A simulator runs every case with both families, and so does every device of CLQ_TEST_DEVICES. */
 bool rig_takes(const rig *r, size_t index);
-/* Whether a case of this size runs on the device: the simulator takes a second for what others do in a millisecond. */
+/* Whether the device runs a case of this size. A simulator takes a second for what other devices do in a millisecond,
+ * so it runs small cases alone. */
 bool rig_affords(const rig *r, size_t floats);
 
-/* A list of the rig's device and family, with all parameters 0; the ops are then added to r->list. */
+/* Makes a list for the rig's device and family, with all parameters 0. The test then adds its operations to r->list. */
 void rig_begin(rig *r, uint32_t capacity);
-/* Before the first operation. */
+/* Forces the candidates of the variant. Call this before the first operation is added. */
 void rig_force(rig *r, const rig_variant *variant);
 clq_value rig_value(rig *r, const char *name, size_t fixed_bytes, size_t bytes_per_example);
-/* Gives every value memory and binds. */
+/* Gives every value memory, and binds the list. */
 void rig_bind(rig *r);
-/* 0xFF everywhere in the value, then the data. */
+/* Fills the value's memory with 0xFF, then writes the data to its beginning. */
 void rig_fill(rig *r, clq_value value, const void *data, size_t bytes);
 void rig_run(rig *r, uint32_t count);
 void rig_read(rig *r, clq_value value, void *out, size_t bytes);
-/* Number `index` of a value on the host, as a type stores it: f32, f16, bf16 or u8. */
+/* Stores number `index` of a value in the host's copy, as the type has it: f32, f16, bf16 or u8. */
 void rig_store(void *to, size_t index, clq_dtype dtype, double number);
-/* The first n numbers of a value of such a type. */
+/* Reads the first n numbers of a value that is stored as f32, f16 or bf16. */
 void rig_read_stored(rig *r, clq_value value, clq_dtype dtype, float *out, size_t n);
-/* What a run leaves, and where. */
+/* One result of a run: its name in messages, the value that holds it, and its size. */
 typedef struct rig_result {
     const char *what;
     clq_value value;
     size_t bytes;
 } rig_result;
-/* What a run left in values, and not behind it; checked to be the same after another run, which a simulator, that finds
- * races, is spared. clq_free each. */
+/* Reads what a run left in values, and checks that nothing was written behind them. Then runs again and checks that the
+ * results are the same. A simulator finds races by itself, so it does not run again. clq_free each of `got`. */
 void rig_read_both(rig *r, const rig_result *results, size_t n, uint32_t count, void **got);
-/* Nothing was written from byte `from` on, nor behind the value. */
+/* Checks that nothing was written to the value from byte `from` on, nor behind the value. */
 void rig_check_untouched(rig *r, clq_value value, size_t from);
-/* The value's n numbers, as of rig_check_close with half a bit of a type of 16 bits on top of `relative`; and nothing
- * was written behind them. */
+/* Checks the value's n numbers as rig_check_close does, with half of the last bit of a 16-bit type added to `relative`;
+ * and checks that nothing was written behind them. */
 void rig_check_value(rig *r, const char *what, clq_value value, clq_dtype dtype, const double *want, size_t n,
                      double relative, double absolute);
 void rig_end(rig *r);
 
-/* |got - want| <= relative * |want| + absolute for all; equal infinities and NaN for NaN are fine. */
+/* Checks |got - want| <= relative * |want| + absolute for all numbers. Equal infinities are fine, and so is NaN for
+ * NaN. */
 void rig_check_close(const rig *r, const char *what, const float *got, const double *want, size_t n, double relative,
                      double absolute);
 
 /* Numbers for tests. */
 double rig_uniform(clq_random *random, double low, double high);
 size_t rig_below(clq_random *random, size_t bound);
-/* Random floats in [low, high) as floats and as the same numbers in double. Free with clq_free. */
+/* Draws random floats in [low, high), and gives them as floats and as doubles. clq_free both. */
 void rig_numbers(clq_random *random, size_t n, double low, double high, float **floats, double **doubles);
-/* Numbers as a type of F32, F16 or BF16 stores them: rounds both, and gives what memory has. clq_free. */
+/* Rounds the numbers in both arrays to F32, F16 or BF16, and returns them as memory stores them. clq_free. */
 void *rig_stored(clq_dtype dtype, float *floats, double *doubles, size_t n);
-/* What memory of such a type has, as floats. clq_free. */
+/* Converts numbers that memory stores as such a type to floats. clq_free. */
 float *rig_floats(clq_dtype dtype, const void *stored, size_t n);
 /* The same numbers as floats, as doubles, and as memory has them. */
 typedef struct rig_data {
@@ -95,11 +99,11 @@ typedef struct rig_data {
 } rig_data;
 rig_data rig_make(clq_random *random, clq_dtype dtype, size_t n, double low, double high); /* rig_release */
 void rig_release(rig_data *data);
-/* How far a number that is stored may be from one that is not: half of the last bit. */
+/* The largest error of storing a number as a type of 16 bits: half of the last bit. F32: 0. */
 double rig_half_bit(clq_dtype dtype, double number);
-/* A value of the list with such numbers. */
+/* Adds a value to the list that stores its numbers as this type. fixed, per_example: counts of numbers. */
 clq_value rig_value_of(rig *r, const char *name, clq_dtype dtype, size_t fixed, size_t per_example);
-/* Makes numbers their absolute values: what sums of them tell is how large rounding errors can be. */
+/* Replaces numbers by their absolute values. Sums of these tell how large rounding errors can be. */
 void rig_sizes(double *numbers, size_t n);
 void *rig_alloc(size_t count, size_t size);
 

@@ -1,4 +1,4 @@
-/* Optimizers to try updates with, and what is done around their rules: for updates by kernels and by the host. */
+/* Optimizers to test updates with, and what happens around their rules: for updates by kernels and by the host. */
 #ifndef CLQ_TEST_OPS_UPDATE_H
 #define CLQ_TEST_OPS_UPDATE_H
 
@@ -11,8 +11,8 @@ static const size_t lengths[] = {1, 3, 15, 16, 17, 63, 64, 65, 1009, 60013};
 
 enum { STEPS = 5, STATES = CLQ_UPDATE_STATES_MAX };
 
-/* Each optimizer of the table with hyper-parameters that are not its defaults or that choose another rule; those that
- * are left out here run with their defaults. Multiples of 1/64 are the same in float. */
+/* Optimizers with hyper-parameters that are not their defaults, or that choose another rule. each_optimizer runs every
+ * optimizer with its defaults, too. Multiples of 1/64 are the same in float. */
 static const clq_optimizer variants[] = {
     {CLQ_OPTIMIZER_SGD, {0}},
     {CLQ_OPTIMIZER_SGD, {0, 0.890625}},
@@ -31,7 +31,7 @@ static const clq_optimizer variants[] = {
     {CLQ_OPTIMIZER_LION, {0, 0.5, 0.75, 0.5}},
 };
 
-/* Whose steps go by norms of variables. */
+/* Optimizers whose steps depend on norms of variables. */
 static const clq_optimizer trust_ratio_optimizers[] = {{CLQ_OPTIMIZER_LAMB, {0, 0.9, 0.999, 1e-7}},
                                                        {CLQ_OPTIMIZER_LAMB, {0, 0.5, 0.75, 0.125, 0.5}},
                                                        {CLQ_OPTIMIZER_LAMB, {0, 0.75, 0.5, 0, 0.25}}};
@@ -48,14 +48,14 @@ static inline void each_optimizer(rig *r, with_optimizer run) {
     }
 }
 
-/* What is done around the rule; all zero: nothing. */
+/* What happens around the rule. All zero: nothing. */
 typedef struct manner {
     double limit, average;
-    bool decays, factors, factor_of_all; /* by block */
-    bool skips;                          /* what has the factor 0 */
+    bool decays, factors, factor_of_all; /* by block; factor_of_all: one factor for all blocks */
+    bool skips;                          /* skips blocks whose factor is 0 */
 } manner;
 
-/* The gradient that the rule gets. factors: of the blocks; NULL: 1. */
+/* Turns g into the gradient that the rule gets. factors: one per block; NULL: all are 1. */
 static inline void treat(const manner *m, const float *factors, size_t n, double *g) {
     for (size_t i = 0; i < n; i++) {
         if (factors) g[i] *= (double)factors[i / CLQ_UPDATE_BLOCK];

@@ -1,5 +1,5 @@
-/* An operation with kernels of its own, for tests: y = w x^2 + s x, with w by channel and s one number. It keeps its
- * slope. */
+/* A custom operation for tests, with kernels of its own: y = w x^2 + s x. w has one number per channel, and s is one
+ * number. The forward kernel keeps the slope for the backward kernel. */
 #ifndef CLQ_TEST_OWN_OPERATION_H
 #define CLQ_TEST_OWN_OPERATION_H
 
@@ -36,7 +36,7 @@ static const char own_source[] =
     "    for (int k = 0; k < X0_SIZE; k++) sum += of_mine[k] * mine[k];\n"
     "    ds[n] = sum;\n"
     "}\n";
-enum { OWN_FLAWS = 8, OWN_FLAWS_AT_ENDS = 10 }; /* the latter: at one derivative of each sample */
+enum { OWN_FLAWS = 8, OWN_FLAWS_AT_ENDS = 10 }; /* mistakes 9 and 10: at one derivative of each sample */
 
 static clq_status own_infer(void *user, clq_custom_shapes *s) {
     (void)user;

@@ -10,7 +10,7 @@
 #define POCL_BASIC "basic"
 #define POCL_POOL "pthread"
 
-/* Whether a device of this name is what the word says; any other word is one that the name begins with. */
+/* Whether `word` stands for a device of this name. Any other word stands for the devices whose names begin with it. */
 static inline bool pocl_name_is(const char *name, const char *word) {
     static const char minimal[] = "cpu-minimal-", pool[] = "cpu-";
     const bool is_minimal = strncmp(name, minimal, sizeof minimal - 1) == 0;

@@ -1,14 +1,15 @@
-/* Has the linker read less for each kernel that PoCL compiles. tests/run preloads this.
+/* Makes the linker read less for each kernel that PoCL compiles. tests/run preloads this.
  *
  * PoCL makes a shared object of each kernel with the command that links a user's C program: the linker reads the
- * symbols of the C library and of the mathematical one, which takes six times as long as the kernel itself. In a shared
- * object, what is not found stays open, and is looked for when the object is loaded. So the linker gets
- * clq_no_symbols.so instead of both, which lies beside this library. It has no symbols, and the name of the
- * mathematical library, which the kernel's object therefore loads as ever. The compiler's static library stays: its
- * functions become part of the object. The object's code is the same, but the functions that it calls have no versions:
- * of expf, say, it gets the oldest, which computes the same.
+ * symbols of the C library and of the mathematical library, which takes six times as long as the kernel itself. In a
+ * shared object, a symbol that the linker does not find stays open, and the loader looks for it when it loads the
+ * object. So instead of both libraries, the linker gets clq_no_symbols.so, which lies beside this library. It has no
+ * symbols, and it has the name of the mathematical library, so the kernel's object still loads that library. The
+ * compiler's static library stays, because its functions become part of the object. The object's code is the same, but
+ * the functions that it calls have no versions: of expf, for example, it gets the oldest version, which computes the
+ * same.
  *
- * Each other command runs as it is, and so does that of a PoCL that links in another way. */
+ * All other commands run unchanged, and so does the link command of a PoCL that links in another way. */
 #define _GNU_SOURCE 1 /* RTLD_NEXT, dladdr; NOLINT(bugprone-reserved-identifier) */
 #include <dlfcn.h>
 #include <spawn.h>
@@ -41,7 +42,8 @@ static bool is_one_of(const char *argument, const char *const words[]) {
     return *words;
 }
 
-/* The same command with fewer libraries; false: it has too many arguments, or this library has no place. */
+/* Makes the same command with fewer libraries. Returns false if the command has too many arguments, or if this
+ * library's path is unknown. */
 static bool shorten(char *const arguments[], char *library, char *shorter[ARGUMENTS_MOST]) {
     static const char *const dropped[] = {"-lc", "-lgcc_s", "--as-needed", "--no-as-needed", NULL};
     size_t count = 0, i = 0;

@@ -1,14 +1,15 @@
-/* What a test has of OpenCL: programs that are built from source, and kernels that are launched, by driver and kind of
- * device. It stands between the program and the loader (LD_PRELOAD), so it sees devices as layers disguise them, and it
- * makes no OpenCL call of its own: layers count calls. Without CLQ_TEST_RECORD=FILE it hands calls on.
+/* Records what a test uses of OpenCL: the programs that it builds from source and the kernels that it launches, by
+ * driver and kind of device. It stands between the program and the loader (LD_PRELOAD), so it sees devices as layers
+ * disguise them. It makes no OpenCL call of its own, because layers count calls. Without CLQ_TEST_RECORD=FILE it only
+ * passes calls on.
  *
- * It appends lines to FILE, with tabs between, each launch's once per process:
+ * It appends lines to FILE, with tabs between the fields, and each launch once per process:
  *     build   DRIVER KIND FILE.cl MILLISECONDS PROGRAM
  *     launch  DRIVER KIND PATH
  *     cpu     TEST SECONDS        of a process that ends by itself, and its threads (CLQ_TEST_NAME: cmake/tests.cmake)
- * A path is a kernel and how it was built: "FILE.cl KERNEL -DMACRO…", without macros that are numbers, which are sizes;
- * "fused FUNCTION" is a launch that is part of a fused one. What a binary was built from is in
- * $CLIQUE_CACHE_DIR/record, which the process that built it has written. */
+ * A PATH is a kernel and how it was built: "FILE.cl KERNEL -DMACRO…", without macros that are numbers, which are
+ * sizes. "fused FUNCTION" is a launch that is part of a fused launch. $CLIQUE_CACHE_DIR/record tells what a binary was
+ * built from; the process that built the binary has written it. */
 #define _GNU_SOURCE /* RTLD_NEXT; NOLINT(bugprone-reserved-identifier) */
 #undef CL_TARGET_OPENCL_VERSION
 #define CL_TARGET_OPENCL_VERSION 300
@@ -38,7 +39,7 @@ enum { TEXT_BYTES = 256, OBJECTS = 1 << 16 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* A test may fork while another of its threads is in here. */
+/* Holds the lock across a fork: another thread of the test may be in here. */
 static void take_lock(void) { (void)pthread_mutex_lock(&lock); }
 static void give_lock(void) { (void)pthread_mutex_unlock(&lock); }
 __attribute__((constructor)) static void begin(void) { (void)pthread_atfork(take_lock, give_lock, give_lock); }
@@ -66,7 +67,7 @@ static void write_line(const char *format, ...) {
     (void)close(file);
 }
 
-/* Of the process alone: each of its children writes its own line. */
+/* Writes the time of this process alone: each of its children writes its own line. */
 __attribute__((destructor)) static void end(void) {
     struct rusage used;
     const char *test = getenv("CLQ_TEST_NAME");
@@ -78,15 +79,16 @@ __attribute__((destructor)) static void end(void) {
 
 /* ---- what is known of an object ---- */
 
-/* A program: its file, options and parts. A device or platform: its driver and name. Others: whose they are. */
+/* For a program: its file, options and parts. For a device or platform: its driver and name. For others: their
+ * owner. */
 typedef struct object {
     const void *handle, *owner;
     char first[TEXT_BYTES], second[TEXT_BYTES];
-    char *parts; /* of a fused program, with blanks between */
+    char *parts; /* of a fused program, separated by blanks */
     bool is_cpu;
 } object;
 
-static object *objects[OBJECTS]; /* by handle; what is not found is not told */
+static object *objects[OBJECTS]; /* by handle; what is not found is not recorded */
 static uint64_t seen[OBJECTS];
 
 static uint64_t hash_of(const void *data, size_t bytes, uint64_t hash) {
@@ -94,7 +96,8 @@ static uint64_t hash_of(const void *data, size_t bytes, uint64_t hash) {
     return hash;
 }
 
-/* A handle that is used again is another object. NULL: the table is full, or memory is. */
+/* The object of a handle, made if there is none. `anew`: the handle is used again, for another object. NULL: the table
+ * or memory is full. */
 static object *note(const void *handle, bool anew) {
     size_t at = (size_t)hash_of(&handle, sizeof handle, 14695981039346656037u) % OBJECTS;
     for (size_t tries = 0; tries < OBJECTS; tries++, at = (at + 1) % OBJECTS) {
@@ -127,7 +130,7 @@ static bool is_first(const char *line) {
     return true;
 }
 
-/* What of a device's name is no model: PoCL's "basic-haswell" is a basic, and CPUs of others are CPUs. */
+/* Takes a device's name without its model: PoCL's "basic-haswell" is "basic", and a CPU of another driver is "cpu". */
 static void take_kind(const object *device, char kind[TEXT_BYTES]) {
     static const char minimal[] = "cpu-minimal";
     const bool is_pocl = strncmp(device->first, minimal, 3) == 0 || strncmp(device->first, "basic", 5) == 0 ||
@@ -216,7 +219,7 @@ EXPORT cl_command_queue CL_API_CALL clCreateCommandQueue(cl_context context, cl_
 
 /* ---- programs ---- */
 
-/* Calls of functions in a fused kernel, as src/launch/fused.c writes them: "NAME_3(i % s". */
+/* The functions that a fused kernel calls, as src/launch/fused.c writes the calls: "NAME_3(i % s". */
 static char *parts_of(const char *source) {
     char *parts = calloc(strlen(source) + 1, 1), *end = parts;
     for (const char *at = source; parts && (at = strstr(at, "(i % s")); at++) {
@@ -249,14 +252,14 @@ EXPORT cl_program CL_API_CALL clCreateProgramWithSource(cl_context context, cl_u
     object *o = note(program, true);
     if (o) {
         describe_source(o, count, texts, lengths);
-        o->owner = program; /* its own: built from source */
+        o->owner = program; /* owner is itself: built from source */
     }
     (void)pthread_mutex_unlock(&lock);
     return program;
 }
 
-/* The folder of what binaries were built from. A binary's first bytes may be changed by its owner (src/device/program/
- * twin.c), so they are not part of its name. */
+/* Opens the note of what a binary was built from. The note's name leaves out the binary's first bytes, because the
+ * binary's owner may change them (src/device/program/twin.c). */
 static FILE *open_note(const unsigned char *binary, size_t bytes, bool writes) {
     enum { HEADER = 128 };
     char path[4096];
@@ -307,7 +310,8 @@ EXPORT cl_int CL_API_CALL clGetProgramInfo(cl_program program, cl_program_info w
     return error;
 }
 
-/* The macros that are words or have none: what has a number is a size, or a choice among many alike. */
+/* Keeps the macros whose values are words, or that have none. A number is a size, or a choice among many similar
+ * ones. */
 static void class_of(const char *options, char out[TEXT_BYTES]) {
     size_t end = 0;
     out[0] = '\0';

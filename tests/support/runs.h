@@ -1,4 +1,4 @@
-/* Short trainings on the same samples, and what they leave behind, to hold one way to train against another. */
+/* Short trainings on the same samples, and their results, to compare one way to train with another. */
 #ifndef CLQ_TEST_RUNS_H
 #define CLQ_TEST_RUNS_H
 
@@ -7,19 +7,20 @@
 #include "support/system.h"
 #include "train/trainer.h"
 
-/* RUN_BATCH is ragged over 2, 3 and 5 replicas, and so is each fourth batch, RUN_LAST samples. */
+/* RUN_BATCH divides evenly by none of 2, 3 and 5 replicas. Each fourth batch has RUN_LAST samples, which divide evenly
+ * by neither 2 nor 3. */
 enum { RUN_STEPS = 10, RUN_BATCH = 37, RUN_LAST = 5, RUN_SAMPLES = 3 * RUN_BATCH + RUN_LAST };
 
 typedef struct run {
     /* in */
     const char *model, *optimizer, *spec; /* model: built in */
-    const char *steps;                    /* s: in one, h: by hand; NULL: all in one */
-    const double *weights;                /* of shares; NULL: even ones */
+    const char *steps;     /* one letter per step, repeated: s: a whole step, h: by hand; NULL: all whole */
+    const double *weights; /* shares of the batch per device; NULL: even ones */
     clq_trainer_config (*configure)(clq_trainer_config config);
-    void (*look)(clq_trainer *trainer); /* at the end */
+    void (*look)(clq_trainer *trainer); /* called at the end; NULL: nothing */
     /* out */
     double losses[RUN_STEPS];
-    float *gradient, *weights_at_end; /* of the first step; all variables */
+    float *gradient, *weights_at_end; /* gradient: of the first step. Both: all variables */
     size_t elements;
 } run;
 
@@ -42,7 +43,7 @@ static inline clq_dataset *run_data(void) {
     return data;
 }
 
-/* Every replica has the same bits. */
+/* Reads all variables, or their gradients, and checks that every replica has the same bits. */
 static inline void run_read(clq_trainer *trainer, const clq_model *model, bool gradient, float *out) {
     for (size_t i = 0; i < clq_model_variable_count(model); i++) {
         clq_variable_info v;
@@ -57,7 +58,7 @@ static inline void run_read(clq_trainer *trainer, const clq_model *model, bool g
     }
 }
 
-/* All variables; the caller's. */
+/* Returns the values of all variables. clq_free. */
 static inline float *run_weights(clq_trainer *trainer, const clq_model *model) {
     float *weights = clq_alloc(clq_model_parameter_count(model), sizeof *weights), *out = weights;
     assert_non_null(weights);

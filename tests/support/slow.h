@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* device: its place as in CLQ_TEST_PACE, which is its index in a system of all drivers. */
+/* device: its place in CLQ_TEST_PACE, which is its index in a system of all drivers. */
 typedef struct slow {
     void (*pace)(unsigned device, double factor);
     void (*times)(unsigned device, double *busy_s, double *rest_s);
@@ -21,8 +21,9 @@ static inline bool slow_find(void *library, const char *name, void *out) {
     return address != NULL;
 }
 
-/* Before the first OpenCL call of the process: the loader reads OPENCL_LAYERS there, and ignores a layer that it cannot
- * load, so a test must see that devices rest. words: of CLQ_TEST_PACE. Returns 0, or -1 without a layer. */
+/* Call this before the process's first OpenCL call, when the loader reads OPENCL_LAYERS. The loader ignores a layer
+ * that it cannot load, so a test must check that devices rest. words: the value of CLQ_TEST_PACE. Returns 0, or -1
+ * without a layer. */
 static inline int slow_load(slow *out, const char *words) {
     const char *folder = clq_environment("CLQ_TEST_BINARY");
     char path[1024];

@@ -1,17 +1,17 @@
-/* An OpenCL layer (OPENCL_LAYERS names the library) of devices that compute slower than they could: with its rest
- * behind it each kernel takes FACTOR times as long as it computed. The device's cores have nothing to do in a rest;
- * whoever waits for the device waits in its own way. A caller's event of a kernel, and its profile, are those of the
- * rest.
+/* An OpenCL layer (OPENCL_LAYERS names the library) that makes devices slower than they are: the device rests after
+ * each kernel, so that kernel and rest take FACTOR times as long as the kernel computed. During a rest the device's
+ * cores are idle, and whoever waits for the device waits in its usual way. The event that a caller gets of a kernel,
+ * and its profile, are those of the rest.
  *
- * A kernel of a device with one compute unit computes for as long as its thread has a core: what it waits for one is
- * taken off its rest. So such devices take the same time beside others that use the cores.
+ * On a device with one compute unit, a kernel's time is the CPU time of its thread: time that the thread waited for a
+ * core is taken off the rest. So such devices take the same time even if others use the cores.
  *
- * CLQ_TEST_PACE has a word for each device, in the order in which drivers list devices, then in the order in which
- * devices were split. FACTOR is at least 1, and need not be whole; "-", or none, leaves a device as it is, and a part
- * of a split device as the whole is. FACTOR@N begins behind the device's N-th kernel: CLQ_TEST_PACE="- 3 1.5@200".
- * slow_pace(device, factor) changes a device's factor while it works.
+ * CLQ_TEST_PACE has a word for each device: first in the order in which drivers list devices, then in the order in
+ * which devices were split. FACTOR is at least 1 and need not be whole. "-", or no word, leaves a device as it is, and
+ * a part of a split device as the whole device is. FACTOR@N begins after the device's N-th kernel:
+ * CLQ_TEST_PACE="- 3 1.5@200". slow_pace(device, factor) changes a device's factor while the device works.
  *
- * Needs devices that execute native kernels, as those of CPUs do, and queues in order. */
+ * The layer needs devices that execute native kernels, as CPU devices do, and in-order queues. */
 #include "support/opencl_layer.h"
 
 #include <pthread.h>
@@ -25,7 +25,7 @@
 
 enum { DEVICES_MOST = 64, WORD_BYTES = 32, UNDER_WAY_MOST = 4096 };
 
-/* Of the device with the same place. Factors in thousandths. */
+/* The pace of the device at the same place in `known`. Factors are in thousandths. */
 typedef struct pace {
     bool is_thread;            /* one compute unit, so that a kernel runs in one thread */
     atomic_uint factor, later; /* later: from kernel `from` on */
@@ -49,7 +49,7 @@ static bool word_of(unsigned place, char out[WORD_BYTES]) {
 
 static unsigned thousandths(double factor) { return factor > 1.0 ? (unsigned)(factor * 1000.0 + 0.5) : 1000; }
 
-/* `like`: the place of the device that it is a part of, or its own. */
+/* like: the place of the device that this device is a part of, or its own place. */
 static void set_out(unsigned place, unsigned like) {
     char word[WORD_BYTES];
     double factor = 1.0;
@@ -82,7 +82,7 @@ static void list(const cl_device_id *devices, cl_uint count, const cl_device_id 
     (void)pthread_mutex_unlock(&lock);
 }
 
-/* NULL for one that was never listed. */
+/* NULL if the queue's device was never listed. */
 static pace *pace_of(cl_command_queue queue) {
     cl_device_id device = NULL;
     pace *found = NULL;
@@ -102,7 +102,7 @@ void slow_pace(unsigned device, double factor) {
     atomic_store(&paces[device].factor, thousandths(factor));
 }
 
-/* How long the device computed in kernels behind which it rested, and how long it was to rest behind them, so far. */
+/* How long the device has computed in slowed kernels so far, and how long it was to rest after them. */
 EXPORT void slow_times(unsigned device, double *busy_s, double *rest_s);
 void slow_times(unsigned device, double *busy_s, double *rest_s) {
     *busy_s = (double)atomic_load(&paces[device].busy_ns) * 1e-9;
@@ -111,12 +111,12 @@ void slow_times(unsigned device, double *busy_s, double *rest_s) {
 
 /* ---- the delay ---- */
 
-/* A kernel and the rest behind it. They come round and round: so many are never under way at once. */
+/* A kernel and the rest after it. The turns are used cyclically: there are never so many under way at once. */
 typedef struct turn {
     pace *pace;
     unsigned factor;
     pthread_t thread;
-    int64_t began_ns, began_cpu_ns; /* of the machine, and of the thread */
+    int64_t began_ns, began_cpu_ns; /* by the machine's clock, and by the thread's CPU time */
 } turn;
 static turn turns[UNDER_WAY_MOST];
 static atomic_uint next_turn;

@@ -1,7 +1,8 @@
 /* An OpenCL layer (OPENCL_LAYERS names the library) of devices whose caches are not coherent with the host's: a buffer
- * over the host's memory has a copy of its own. What is copied when is in CLQ_TEST_STALE: "in", what the host changed
- * into each before a kernel; "out", all of each into the host's memory behind a kernel; "never"; without it the driver
- * is as it is. Mapping, reading and writing work, on the copy. */
+ * over the host's memory is a copy of that memory. CLQ_TEST_STALE says what is copied when. "in": before a kernel, what
+ * the host changed is copied into each buffer. "out": after a kernel, all of each buffer is copied to the host's
+ * memory. "never": nothing is copied. Without the variable, the driver is as it is. Mapping, reading and writing work
+ * on the copy. */
 #include "support/opencl_layer.h"
 
 #include <pthread.h>
@@ -41,7 +42,7 @@ static cl_mem CL_API_CALL copied_clCreateBuffer(cl_context context, cl_mem_flags
     return handle;
 }
 
-/* The library holds each buffer once. */
+/* The library holds one reference to each buffer, so a release is the last one. */
 static cl_int CL_API_CALL copied_clReleaseMemObject(cl_mem handle) {
     (void)pthread_mutex_lock(&lock);
     for (size_t i = 0; i < BUFFERS_MOST; i++)

@@ -1,4 +1,4 @@
-/* A process that is stopped as by Ctrl-Z, and goes on after a while. */
+/* Stops this process as Ctrl-Z does, and lets it go on after a while. */
 #ifndef CLQ_TEST_STOP_H
 #define CLQ_TEST_STOP_H
 
@@ -14,10 +14,10 @@ static inline void nap(double seconds) {
     nanosleep(&time, NULL);
 }
 
-/* Stops this process, all its threads, for about so long. */
+/* Stops this process with all its threads for about `seconds`. */
 static inline void stop_process(double seconds) {
     double before = clq_now();
-    pid_t waker = fork(); /* of its threads the child has this one alone, and calls nothing that takes a lock */
+    pid_t waker = fork(); /* the child has this one thread, so it calls nothing that takes a lock */
     if (waker == 0) {
         nap(seconds);
         kill(getppid(), SIGCONT);

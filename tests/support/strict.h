@@ -12,13 +12,14 @@
 #include <string.h>
 
 typedef struct strict {
-    /* 0, or -1 where a word is not known. While no context is open; the disguises are for systems opened later. */
+    /* Returns 0, or -1 if a word is unknown. Call it while no context is open. Disguises hold for systems opened
+     * later. */
     int (*configure)(const char *words);
-    unsigned long (*count)(int device, int what); /* device: PoCL's number of it; -1: all */
-    void (*reset)(void);                          /* all counts are 0 */
+    unsigned long (*count)(int device, int what); /* device: its number among PoCL's; -1: all */
+    void (*reset)(void);                          /* sets all counts to 0 */
     void (*lose)(unsigned device,
-                 unsigned long calls); /* all calls of the device fail after so many; ULONG_MAX: none */
-    void (*meet)(unsigned commands);   /* the next so many launches and transfers overlap */
+                 unsigned long calls); /* all calls of the device fail after `calls` more; ULONG_MAX: none fails */
+    void (*meet)(unsigned commands);   /* the next `commands` launches and transfers overlap */
 } strict;
 
 static inline bool strict_find(void *library, const char *name, void *out) {
@@ -27,8 +28,8 @@ static inline bool strict_find(void *library, const char *name, void *out) {
     return address != NULL;
 }
 
-/* Before the first OpenCL call of the process: the loader reads OPENCL_LAYERS there, and ignores a layer that it cannot
- * load, so a test must see that the devices are disguised. Returns 0, or -1 without a layer. */
+/* Call this before the process's first OpenCL call, when the loader reads OPENCL_LAYERS. The loader ignores a layer
+ * that it cannot load, so a test must check that the devices are disguised. Returns 0, or -1 without a layer. */
 static inline int strict_load(strict *out, const char *words) {
     const char *folder = clq_environment("CLQ_TEST_BINARY");
     char path[1024];

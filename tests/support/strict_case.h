@@ -1,28 +1,28 @@
-/* Devices in disguise, for tests that run the same work under many orders of their drivers. */
+/* Disguised devices, for tests that run the same work under many orders of their drivers. */
 #ifndef CLQ_TEST_STRICT_CASE_H
 #define CLQ_TEST_STRICT_CASE_H
 
 #include "support/check.h"
 #include "support/strict.h"
 
-/* PoCL's devices: two NVIDIAs, two AMDs and, of the thread pool, a third; one stays a CPU: pocl:0. */
+/* PoCL's devices become two NVIDIAs, two AMDs and, from the thread pool, a third AMD. One stays a CPU: pocl:0. */
 #define STRICT_DISGUISE "disguise=nnaa-a "
 
-/* Orders of the drivers that each case runs under, unless the test's command line asks for more. */
+/* How many orders of the drivers each case runs under, unless the test's command line asks for more. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { STRICT_SEEDS = 1 };
 #else
 enum { STRICT_SEEDS = 2 };
 #endif
 
-/* `words` beside the disguise and the seed: see strict/config.c. */
+/* Configures the layer with the disguise, the seed and `words` (strict/config.c). */
 static inline void strict_disguise(const strict *layer, unsigned seed, const char *words) {
     char all[512];
     (void)snprintf(all, sizeof all, STRICT_DISGUISE "seed=%u %s", seed, words);
     assert_int_equal(layer->configure(all), 0);
 }
 
-/* Since the last time this was asked, or the counts were reset. */
+/* Fails the test if a rule was violated since the last call of this function, or since the counts were reset. */
 static inline void strict_expect_no_violation(const strict *layer, const char *where) {
     const strict_count kinds[] = {STRICT_UNFLUSHED, STRICT_LIMITS, STRICT_LATER, STRICT_VIEWS};
     const char *const names[] = {"unflushed waits", "launches beyond limits", "calls after OpenCL 1.2"};

@@ -1,14 +1,14 @@
-/* Has drivers for CPUs compile kernels without optimizing them, which takes a third of the time. tests/run preloads
+/* Makes drivers for CPUs compile kernels without optimizing them, which takes a third of the time. tests/run preloads
  * this.
  *
- * A kernel that is optimized computes the same, and faster. What a compiler makes wrong in optimizing is found by tests
- * of kernels that such a device runs for its users: those of ops in the family for CPUs, interop/golden_alone, most
- * trainings (train/...), and most tests of the commands. Not optimized are kernels of tests, or of some of a test's
- * commands, that compile much and compute little (CLQ_TEST_UNOPTIMIZED in their environment, cmake/tests.cmake,
- * tests/cli/support.py), and in ops those of the family for GPUs, which on a CPU run in tests alone
- * (support/unoptimized.h).
+ * An optimized kernel computes the same, but faster. Errors of a compiler's optimizer are found by tests of kernels
+ * that such a device runs for users, and these stay optimized: the tests of ops in the family for CPUs,
+ * interop/golden_alone, most trainings (train/...), and most tests of the commands. Two kinds of kernels are not
+ * optimized. The first are those of tests, or of some of a test's commands, that compile much and compute little
+ * (CLQ_TEST_UNOPTIMIZED in their environment, cmake/tests.cmake, tests/cli/support.py). The second are those of ops in
+ * the family for GPUs, which run on a CPU in tests alone (support/unoptimized.h).
  *
- * Other drivers optimize as ever: a simulator and a GPU compile fast, and would run slower. */
+ * Other drivers optimize as always: a simulator and a GPU compile fast, and would run slower. */
 #define _GNU_SOURCE 1 /* RTLD_NEXT, dladdr; NOLINT(bugprone-reserved-identifier) */
 #undef CL_TARGET_OPENCL_VERSION
 #define CL_TARGET_OPENCL_VERSION 300
@@ -23,11 +23,12 @@
 #define EXPORT __attribute__((visibility("default")))
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 
-static atomic_bool is_on; /* whatever the environment says */
+static atomic_bool is_on; /* on even without CLQ_TEST_UNOPTIMIZED */
 
 EXPORT void clq_unoptimized(bool on) { atomic_store(&is_on, on); }
 
-/* Each object begins with a pointer to its driver's functions (cl_khr_icd), which are in the driver's file. */
+/* Each object begins with a pointer to its driver's functions (cl_khr_icd). These functions are in the driver's
+ * file. */
 static bool is_of_cpu_driver(cl_device_id device) {
     enum { GET_DEVICE_INFO = 3 };
     void *const *functions = *(void *const *const *)device;

@@ -1,4 +1,4 @@
-/* Ways to train on several devices, which tests hold against one device. */
+/* Ways to train on several devices, which tests compare with training on one device. */
 #ifndef CLQ_TEST_WAYS_H
 #define CLQ_TEST_WAYS_H
 
@@ -14,7 +14,7 @@ typedef struct way {
 
 static const way way_single = {"single", "pocl:0", CLQ_STRATEGY_SINGLE, {0}, APART, 0};
 
-/* One of each strategy, and those of mirrored that update in ways of their own. */
+/* One way for each strategy, and further ways of mirrored that update differently. */
 static const way ways[] = {
     {"sharded update", "pocl:0,pocl:1,pocl:2", CLQ_STRATEGY_MIRRORED, {0}, NULL, 0},
     {"plain", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {0}, APART ",sharded update", 0},

@@ -5,16 +5,16 @@
 #include <stdlib.h>
 
 typedef struct request {
-    struct request *next; /* all that are not done */
+    struct request *next; /* the list of all that are not done */
     bool is_send, is_lost;
     unsigned from, to, tag;
-    uint64_t place; /* among the messages of these ranks and this tag */
+    uint64_t place; /* number among the messages from `from` to `to` with this tag */
     size_t bytes;
-    char *data;                 /* receive: where it goes; send: a copy, or NULL once it arrived */
+    char *data;                 /* receive: where the message goes. send: a copy, or NULL once it arrived */
     double done_at, arrives_at; /* send */
 } request;
 
-/* How many messages of a tag were begun by either side. */
+/* How many messages of a tag each side has begun. */
 typedef struct stream {
     unsigned from, to, tag;
     uint64_t sent, received;
@@ -65,7 +65,7 @@ void fabric_close(fabric *network) {
 
 /* ---- calls of an engine ---- */
 
-/* Begins a call of a rank's: with the lock. */
+/* Begins a call of the rank's engine. Returns with the lock held. */
 static fault enter(fabric_port *port) {
     fabric *network = port->network;
     const bool is_called = atomic_exchange(&network->is_called[port->rank], true);
@@ -136,7 +136,8 @@ static int takes_turns(void *link) {
     return fabric_takes_turns;
 }
 
-/* What was sent and not received may still arrive: the receiver's leaving shows whether it was wanted. */
+/* A rank may leave before its messages have arrived. Only when their receiver leaves does a message that it did not
+ * receive show that a rule was broken. */
 static int close_port(void *link) {
     fabric_port *port = link;
     fabric *network = port->network;
@@ -158,7 +159,7 @@ static void abandon_port(void *link) {
     fabric *network = port->network;
     (void)enter(port);
     network->is_open[port->rank] = false;
-    for (request *at = network->requests; at; at = at->next) /* nothing is written to its memory any more */
+    for (request *at = network->requests; at; at = at->next) /* nothing is written to the rank's memory any more */
         if (!at->is_send && at->to == port->rank) at->is_lost = true;
     leave(port, OK);
 }
@@ -195,7 +196,7 @@ static int begin_receive(void *link, unsigned from, unsigned tag, void *data, si
     return leave(port, code);
 }
 
-/* The message for a receive, if it is there; once it was read it goes. */
+/* The message for a receive, if it has arrived; NULL otherwise. */
 static request *counterpart(fabric *network, const request *mine) {
     for (request *at = network->requests; at; at = at->next)
         if (at->is_send && at->data && at->from == mine->from && at->to == mine->to && at->tag == mine->tag &&
@@ -214,13 +215,13 @@ static fault test_receive(fabric *network, request *mine, int *done) {
     memcpy(mine->data, sent->data, mine->bytes);
     free(sent->data);
     sent->data = NULL;
-    if (sent->done_at < 0) drop_request(network, sent); /* its sender knows that it is done */
+    if (sent->done_at < 0) drop_request(network, sent); /* its sender already knows that it is done */
     drop_request(network, mine);
     *done = 1;
     return OK;
 }
 
-/* A send is done once it has left; what is lost has left, too. */
+/* A send is done once the message has left the rank. A lost message has left, too. */
 static fault test_send(fabric *network, request *mine, int *done) {
     if (clq_now() < mine->done_at) return OK;
     mine->done_at = -1;

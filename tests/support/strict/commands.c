@@ -11,7 +11,7 @@ static cl_int finish(const strict_command *command, cl_int error) {
     return error != CL_SUCCESS ? error : ended;
 }
 
-/* Submission: the objects come to the device. On success the driver is entered. */
+/* Submits the command: brings its memory objects to the device. On success, the driver is entered (strict_below). */
 static cl_int submit(const strict_command *command) {
     cl_int error = command->from ? strict_migrate(command->from, command->queue, false) : CL_SUCCESS;
     if (error == CL_SUCCESS && command->to) error = strict_migrate(command->to, command->queue, true);

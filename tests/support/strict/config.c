@@ -1,10 +1,10 @@
-/* The layer's configuration: words with blanks between, from the variable CLQ_TEST_STRICT or strict_configure:
+/* The layer's configuration: words separated by blanks, from the variable CLQ_TEST_STRICT or strict_configure:
  *
  * disguise=nna-  PoCL's devices in order: n NVIDIA's, a AMD's, i Intel's GPUs; others stay what they are
  * seed=3 hold order nan migrate same_pci report delay_us=200 callback_us=500 slow=1:20 (device 1 takes 20 times as
  * long)
  *
- * What is not named is off. Changed only while no context is open. */
+ * What the words do not name is off. The configuration changes only while no context is open. */
 #include "support/strict/layer.h"
 
 #include <stdio.h>
@@ -43,7 +43,7 @@ static bool read_word(const char *word, strict_config *c) {
 }
 
 EXPORT int strict_configure(const char *words);
-/* 0, or -1 where a word is not known. */
+/* Returns 0, or -1 if a word is unknown or `words` is too long. */
 int strict_configure(const char *words) {
     strict_config config = {0};
     char copy[512], *rest = copy;

@@ -1,11 +1,11 @@
-/* Contexts: which devices each has. Devices of different platforms share none. */
+/* Contexts, and which devices each has. Devices of different platforms cannot share a context. */
 #include "support/strict/layer.h"
 
 enum { CONTEXTS_MAX = 4096 };
 static strict_context contexts[CONTEXTS_MAX];
 static unsigned context_count;
 
-/* A handle that is used again belongs to a new context: the old one is gone. */
+/* A known handle now belongs to the new context: its old context is gone. */
 static void remember(cl_context handle, cl_uint count, const cl_device_id *ids) {
     strict_context made = {.handle = handle};
     for (cl_uint i = 0; i < count; i++) {

@@ -1,4 +1,4 @@
-/* What is counted, and told when the process ends. */
+/* The counts, and their report when the process ends. */
 #include "support/strict/layer.h"
 
 #include <stdio.h>
@@ -13,7 +13,7 @@ void strict_counted(const strict_device *device, strict_count what) {
 }
 
 EXPORT unsigned long strict_count_of(int device, int what);
-/* device: PoCL's number of it; -1: all. */
+/* device: its number among PoCL's; -1: all. */
 unsigned long strict_count_of(int device, int what) {
     unsigned long sum = 0;
     for (int i = 0; i < STRICT_DEVICES_MAX; i++)

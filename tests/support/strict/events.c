@@ -1,4 +1,4 @@
-/* Events and callbacks. Callbacks come from a thread of the layer's own, late. */
+/* Events and callbacks. A thread of the layer's own makes the callbacks, late. */
 #include "support/strict/layer.h"
 
 #include <stdlib.h>
@@ -42,7 +42,7 @@ void strict_event_release(cl_event event) {
     if (event->queue) strict_queue_drop(event->queue);
     (void)strict_driver->clReleaseContext(event->context);
     (void)pthread_cond_destroy(&event->changed);
-    while (event->callbacks) { /* of a host's event that nobody set */
+    while (event->callbacks) { /* of a user event that nobody set */
         strict_callback *first = event->callbacks;
         event->callbacks = first->next;
         free(first);
@@ -61,7 +61,7 @@ static pthread_cond_t due_changed = PTHREAD_COND_INITIALIZER;
 static bool has_thread;
 static uint64_t callbacks_made;
 
-/* Detached: it waits for work when the process ends. */
+/* This thread is detached, because it still waits for work when the process ends. */
 static void *call_back(void *unused) {
     (void)unused;
     pthread_mutex_lock(&strict_lock);

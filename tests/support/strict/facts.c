@@ -1,5 +1,5 @@
-/* Platforms and devices. Disguised devices are in platforms of their own; each kind of them looks like a discrete GPU
- * of one vendor. They have no sub-groups, which PoCL's compiler lacks. */
+/* Platforms and devices. Disguised devices are in platforms of their own. Each kind of disguised device looks like a
+ * discrete GPU of one vendor. They have no sub-groups, because PoCL's compiler lacks sub-groups. */
 #include "support/strict/layer.h"
 
 #include <CL/cl_ext.h>
@@ -9,7 +9,7 @@
 #define EXPORT __attribute__((visibility("default")))
 
 struct strict_kind {
-    const struct _cl_icd_dispatch *dispatch; /* a kind is its platform's handle */
+    const struct _cl_icd_dispatch *dispatch; /* a pointer to the kind is its platform's handle */
     char letter;
     const char *platform, *vendor, *name, *version, *driver_version, *extensions;
     cl_uint units;
@@ -17,7 +17,7 @@ struct strict_kind {
     cl_ulong local;
 };
 
-/* The driver's version is part of what programs are kept under: raised when what the layer puts into them changes. */
+/* The driver's version is part of the key of cached programs: raise it when what the layer adds to programs changes. */
 #define DRIVER_VERSION "strict 1"
 #define EXTENSIONS                                                                                                     \
     "cl_khr_global_int32_base_atomics cl_khr_global_int32_extended_atomics cl_khr_local_int32_base_atomics "           \
@@ -61,7 +61,7 @@ static strict_device *add(cl_device_id id, cl_platform_id platform) {
     return device;
 }
 
-/* All real devices, PoCL's first, with the disguises that the configuration gives them now. */
+/* Lists all real devices, PoCL's first, and gives them the disguises of the present configuration. */
 static void look_around(void) {
     cl_platform_id platforms[REAL_PLATFORMS_MAX];
     cl_uint count = 0;
@@ -93,7 +93,7 @@ strict_device *strict_device_of(cl_device_id id) {
     strict_device *found = NULL;
     for (unsigned i = 0; i < device_count && !found; i++)
         if (devices[i].id == id) found = &devices[i];
-    if (!found) { /* a part of a device, most likely; or asked for before the platforms were */
+    if (!found) { /* most likely a sub-device, or asked for before the platforms */
         cl_platform_id platform = NULL;
         (void)strict_driver->clGetDeviceInfo(id, CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL);
         found = add(id, platform);
@@ -109,7 +109,7 @@ size_t strict_group_limit(const strict_device *device) { return device->kind ? d
 cl_ulong strict_local_limit(const strict_device *device) { return device->kind ? device->kind->local : UINT64_MAX; }
 
 EXPORT void strict_lose(unsigned device, unsigned long calls);
-/* The device's calls fail with -9999 after so many more. ULONG_MAX: it is mended. */
+/* The device's calls fail with -9999 after `calls` more. ULONG_MAX: the device is repaired. */
 void strict_lose(unsigned device, unsigned long calls) {
     pthread_mutex_lock(&strict_lock);
     devices[device].breaks = calls != (unsigned long)-1;
@@ -197,7 +197,7 @@ static cl_int CL_API_CALL get_devices(cl_platform_id platform, cl_device_type ty
 
 /* ---- devices ---- */
 
-/* Where the device is: bus 1, 2, ... of its vendor's domain. */
+/* The device's bus: 1, 2, ... among its vendor's devices, to which vendor_info adds the vendor's offset. */
 static cl_uint bus_of(const strict_device *device) { return strict_options.same_pci ? 1 : device->nth + 1; }
 
 static cl_int vendor_info(const strict_device *device, cl_device_info what, size_t room, void *out, size_t *needed) {
@@ -253,7 +253,7 @@ static cl_int gpu_info(const strict_device *device, cl_device_info what, size_t 
 static cl_int CL_API_CALL device_info(cl_device_id id, cl_device_info what, size_t room, void *out, size_t *needed) {
     const strict_device *device = id ? strict_device_of(id) : NULL;
     if (!device || !device->kind) return strict_driver->clGetDeviceInfo(id, what, room, out, needed);
-    if (what == CL_DRIVER_VERSION) { /* the real device's name too: PoCL's devices cannot take each other's programs */
+    if (what == CL_DRIVER_VERSION) { /* with the real device's name: PoCL's devices cannot take each other's programs */
         char name[128] = "", text[256];
         (void)strict_driver->clGetDeviceInfo(id, CL_DEVICE_NAME, sizeof name, name, NULL);
         (void)snprintf(text, sizeof text, "%s %s", device->kind->driver_version, name);

@@ -1,6 +1,6 @@
-/* Kernels: arguments are taken when the launch is enqueued, and set below when it is executed. One launch runs below at
- * a time: PoCL before 7.0 confuses kernels that are loaded twice (src/device/program/twin.c), and the disguise hides
- * from the library that this is PoCL. */
+/* Kernels. The layer copies the arguments when a launch is enqueued, and sets them in the driver when the launch is
+ * executed. One launch runs in the driver at a time: PoCL before 7.0 confuses kernels that are loaded twice
+ * (src/device/program/twin.c), and the disguise hides from the library that this is PoCL. */
 #include "support/strict/layer.h"
 
 #include <stdatomic.h>
@@ -21,9 +21,9 @@ struct _cl_kernel {
     const struct _cl_icd_dispatch *dispatch;
     uint64_t magic;
     atomic_uint references;
-    cl_kernel asked, run; /* below: one answers and checks, the other runs */
+    cl_kernel asked, run; /* the driver's: one answers and checks, the other runs */
     const strict_context *in;
-    cl_ulong own_local_bytes; /* local memory that no argument gives */
+    cl_ulong own_local_bytes; /* local memory besides the arguments */
     cl_uint count;
     argument *arguments;
 };
@@ -73,7 +73,7 @@ static bool may_be_written(cl_kernel real, cl_uint index) {
            !(qualifier & CL_KERNEL_ARG_TYPE_CONST);
 }
 
-/* Of a driver that does not tell, what has no value is taken for local memory. */
+/* If the driver does not tell, an argument without a value counts as local memory. */
 static bool may_be_local(cl_kernel real, cl_uint index) {
     cl_kernel_arg_address_qualifier qualifier = 0;
     return strict_driver->clGetKernelArgInfo(real, index, CL_KERNEL_ARG_ADDRESS_QUALIFIER, sizeof qualifier, &qualifier,
@@ -121,7 +121,7 @@ static cl_int CL_API_CALL set_argument(cl_kernel kernel, cl_uint index, size_t b
     if (!is_kernel(kernel)) return CL_INVALID_KERNEL;
     cl_mem memory = NULL;
     if (value && bytes == sizeof memory) memcpy((void *)&memory, value, sizeof memory);
-    if (memory && !strict_is_memory(memory)) memory = NULL; /* a number of so many bytes */
+    if (memory && !strict_is_memory(memory)) memory = NULL; /* a number of that size */
     const void *real = memory ? (const void *)&memory->real[0] : value;
     cl_int error = strict_driver->clSetKernelArg(kernel->asked, index, bytes, real);
     if (error != CL_SUCCESS) return error;
@@ -217,8 +217,8 @@ static void drop_launch(strict_command *c) {
 
 static uint64_t divisor(uint64_t a, uint64_t b) { return b ? divisor(b, a % b) : a; }
 
-/* What programs.c put into the program finds in the global offset: how its groups are renumbered (group g of n is
- * (a * g + b) % n; a is 0: as they are), and the words of local memory to fill. */
+/* Sets the global offset, which the code that programs.c added to the program reads. It tells how work-groups are
+ * renumbered (group g of n becomes (a * g + b) % n; a = 0: unchanged), and how many words of local memory to fill. */
 static void set_offset(strict_launch *launch, cl_command_queue queue) {
     enum { BITS = 20, FILLS = 60 };
     const uint64_t most = (1u << BITS) - 1;
@@ -240,7 +240,8 @@ static void set_offset(strict_launch *launch, cl_command_queue queue) {
     launch->offset[0] |= (uint64_t)1 << FILLS | (words > most ? most : words) << (2 * BITS);
 }
 
-/* Drivers differ in whether CL_KERNEL_LOCAL_MEM_SIZE has the arguments that are set (PoCL 3.1 yes, 6.0 no). */
+/* Drivers differ in whether CL_KERNEL_LOCAL_MEM_SIZE includes the arguments that are set (PoCL 3.1 does, 6.0 does not).
+ * So `create` asks for own_local_bytes before any argument is set. */
 static cl_ulong local_bytes_of(cl_kernel kernel) {
     cl_ulong bytes = kernel->own_local_bytes;
     for (cl_uint i = 0; i < kernel->count; i++) {

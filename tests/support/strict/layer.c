@@ -1,5 +1,5 @@
-/* The table of calls. Those that the layer does not know end the process: the table below them would get handles that
- * are not its own. */
+/* The table of calls. A call that the layer does not know ends the process: the driver would get handles that are not
+ * its own. */
 #include "support/opencl_layer.h"
 #include "support/strict/layer.h"
 
@@ -45,7 +45,7 @@ static void unknown_call(void) {
     strict_die("a call that it does not have (of images, rectangles, or after OpenCL 1.2)");
 }
 
-/* Calls that know nothing of the layer's objects. */
+/* Calls that take none of the layer's own objects. */
 static void pass_on(void) {
     layer.clRetainContext = driver.clRetainContext;
     layer.clReleaseContext = driver.clReleaseContext;

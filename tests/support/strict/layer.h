@@ -1,6 +1,6 @@
 /* The strict layer: an OpenCL layer that makes PoCL's CPU devices behave like discrete GPUs whose drivers use all the
- * freedom that OpenCL gives them. It has queues, events, memory objects and kernels of its own; what lies below sees
- * one command at a time, from the thread of its queue.
+ * freedom that OpenCL gives them. The layer has queues, events, memory objects and kernels of its own. The driver below
+ * it sees one command at a time, from the thread of the command's queue.
  *
  * counts.h, counters.c   what is counted
  * config.c   how the layer is told what to do
@@ -12,7 +12,7 @@
  * memory.c   memory objects and mappings
  * migrate.c  one copy of a memory object per device
  * kernels.c  kernels, their arguments and launches
- * programs.c what is put into programs
+ * programs.c what the layer adds to programs
  * layer.c    the table of calls */
 #ifndef CLQ_TEST_STRICT_LAYER_H
 #define CLQ_TEST_STRICT_LAYER_H
@@ -38,33 +38,33 @@ enum {
     STRICT_ILLEGAL_ACCESS = -9999
 };
 
-extern const struct _cl_icd_dispatch *const strict_driver; /* the calls below */
-extern const struct _cl_icd_dispatch *const strict_calls;  /* the layer's own, which its objects begin with */
+extern const struct _cl_icd_dispatch *const strict_driver; /* the calls of the driver below */
+extern const struct _cl_icd_dispatch *const strict_calls;  /* the layer's calls; its objects begin with this pointer */
 
 /* Guards events, queues, and the tables of devices and contexts. */
 extern pthread_mutex_t strict_lock;
 
-/* Ends the process with a message: for what the layer cannot do. */
+/* Ends the process with a message, if it asks for what the layer cannot do. */
 _Noreturn void strict_die(const char *what);
-void *strict_alloc(size_t count, size_t bytes); /* zeroed; ends the process where there is none */
+void *strict_alloc(size_t count, size_t bytes); /* zeroed; ends the process if there is no memory */
 cl_ulong strict_now_ns(void);
 void strict_sleep_ns(cl_ulong ns);
-/* For answers of clGet...Info. */
+/* Writes an answer of clGet...Info. */
 cl_int strict_put(const void *value, size_t bytes, size_t room, void *out, size_t *needed);
 
 /* ---- config.c ---- */
 
 typedef struct strict_config {
-    char disguise[STRICT_DISGUISES_MAX]; /* of PoCL's devices, in order: n, a, i (see facts.c); another letter: none */
+    char disguise[STRICT_DISGUISES_MAX]; /* a letter per device of PoCL: n, a, i (see facts.c); another letter: none */
     uint64_t seed;
     bool hold;    /* commands start only once they were flushed */
-    bool order;   /* work-groups in another order, by the seed */
+    bool order;   /* work-groups run in another order, which the seed chooses */
     bool nan;     /* local memory begins as NaN */
     bool migrate; /* memory objects have a copy on each device of their context */
     bool same_pci;
     bool report;          /* the counts on stderr when the process ends */
-    unsigned delay_us;    /* before each command, at most; by the seed */
-    unsigned callback_us; /* before each callback, at most; by the seed */
+    unsigned delay_us;    /* the longest delay before a command; the seed chooses the delay */
+    unsigned callback_us; /* the longest delay before a callback; likewise */
     unsigned slow_device, slow_times;
 } strict_config;
 
@@ -79,10 +79,10 @@ typedef struct strict_kind strict_kind;
 typedef struct strict_device {
     cl_device_id id;
     cl_platform_id platform;
-    unsigned index;          /* in counts; of PoCL's devices their number */
-    unsigned nth;            /* among those of its kind */
+    unsigned index;          /* in counts; for PoCL's devices their number */
+    unsigned nth;            /* among the devices of its kind */
     const strict_kind *kind; /* NULL: not disguised */
-    bool breaks;             /* once calls_left is 0 */
+    bool breaks;             /* the device breaks once calls_left is 0 */
     unsigned long calls_left;
     atomic_bool broken;
     pthread_mutex_t below; /* see strict_below */
@@ -92,13 +92,14 @@ void strict_facts_install(struct _cl_icd_dispatch *calls);
 strict_device *strict_device_of(cl_device_id id); /* never NULL */
 size_t strict_group_limit(const strict_device *device);
 cl_ulong strict_local_limit(const strict_device *device);
-cl_platform_id strict_platform_of(const strict_device *device);      /* of its disguise */
+cl_platform_id strict_platform_of(const strict_device *device);      /* the disguise's, if the device has one */
 const strict_kind *strict_kind_of_platform(cl_platform_id platform); /* NULL: a real one */
-/* Around what the driver executes: PoCL's basic device runs the commands of all its queues in any thread that waits for
- * one of them, and whose commands another thread has just taken waits for nothing. */
+/* Enclose what the driver executes for the device with these two. PoCL's basic device runs the commands of all its
+ * queues in any thread that waits for one of them. Without the lock, a thread whose commands another thread has just
+ * taken would not wait for their end. */
 void strict_below(strict_device *device);
 void strict_above(strict_device *device);
-/* A call on the device is made: CL_SUCCESS, or STRICT_ILLEGAL_ACCESS. */
+/* Counts a call on the device. Returns CL_SUCCESS, or STRICT_ILLEGAL_ACCESS if the device is broken. */
 cl_int strict_device_called(strict_device *device);
 
 /* ---- counters.c ---- */
@@ -114,7 +115,7 @@ typedef struct strict_context {
     cl_context handle;
     unsigned count;
     strict_device *devices[STRICT_CONTEXT_DEVICES_MAX]; /* distinct */
-    bool disguised;                                     /* its devices */
+    bool disguised;                                     /* one of its devices is */
 } strict_context;
 
 const strict_context *strict_context_of(cl_context handle);
@@ -131,7 +132,7 @@ struct _cl_event {
     uint64_t magic;
     unsigned references;
     cl_context context;
-    cl_command_queue queue; /* NULL: a host's event */
+    cl_command_queue queue; /* NULL: a user event */
     cl_command_type type;
     cl_int status;
     bool flushed;
@@ -157,10 +158,10 @@ struct strict_command {
     cl_event event;
     cl_uint wait_count;
     cl_event *waits;
-    cl_int doomed; /* the status that it ends with, without having run */
+    cl_int doomed; /* if not CL_SUCCESS, the command ends with this status without running */
     cl_int (*run)(strict_command *command);
-    void (*drop)(strict_command *command); /* what only this kind of command holds; may be NULL */
-    /* of those that move memory: */
+    void (*drop)(strict_command *command); /* releases what only this kind of command holds; may be NULL */
+    /* for commands that use memory: */
     cl_mem from, to;
     size_t from_offset, to_offset, bytes;
     const void *source;
@@ -174,7 +175,7 @@ struct strict_command {
 struct _cl_command_queue {
     const struct _cl_icd_dispatch *dispatch;
     uint64_t magic;
-    unsigned references, holders; /* the caller's; and with them events, commands and the thread */
+    unsigned references, holders; /* holders: the caller's references together, each event, the thread */
     cl_context context;
     strict_device *device;
     cl_command_queue_properties properties;
@@ -194,9 +195,9 @@ void strict_queue_drop(cl_command_queue queue);  /* lock held */
 void strict_queue_flush(cl_command_queue queue); /* lock held */
 strict_command *strict_command_create(cl_command_queue queue, cl_command_type type,
                                       cl_int (*run)(strict_command *command));
-/* Takes the command over, whatever is returned. Blocking: returns once it has ended. */
+/* Takes the command over, whatever it returns. If blocking, it returns once the command has ended. */
 cl_int strict_enqueue(strict_command *command, bool blocking, cl_uint count, const cl_event *waits, cl_event *out);
-/* Between what happens when a command is submitted and its execution: the random delay, and strict_meet. */
+/* Comes between a command's submission and its execution: waits for strict_meet, then for the random delay. */
 void strict_dawdle(const strict_command *command);
 
 /* ---- commands.c ---- */
@@ -211,7 +212,7 @@ typedef struct strict_map {
     void *block;   /* to be freed with the mapping; or NULL */
     size_t offset, bytes;
     cl_map_flags flags;
-    bool real; /* below, too */
+    bool real; /* the driver has the mapping, too */
 } strict_map;
 
 typedef struct strict_destructor strict_destructor;
@@ -220,31 +221,31 @@ struct _cl_mem {
     const struct _cl_icd_dispatch *dispatch;
     uint64_t magic;
     unsigned references;
-    unsigned held; /* of the references those that callers have */
+    unsigned held; /* how many of the references callers have */
     const strict_context *in;
     cl_mem_flags flags;
     size_t bytes, origin;
     void *host;
-    cl_mem parent;                           /* of a view; NULL */
-    char *pinned;                            /* of CL_MEM_ALLOC_HOST_PTR; where the host sees it */
+    cl_mem parent;                           /* of a view; NULL: the object is no view */
+    char *pinned;                            /* of CL_MEM_ALLOC_HOST_PTR: the host's pinned memory; or NULL */
     bool migrates;                           /* has a copy on each device */
-    cl_mem real[STRICT_CONTEXT_DEVICES_MAX]; /* by device where it migrates; else the first only */
-    uint32_t valid;                          /* the devices whose copies hold what was written last */
+    cl_mem real[STRICT_CONTEXT_DEVICES_MAX]; /* one per device if it migrates; otherwise the first only */
+    uint32_t valid;                          /* a bit per device whose copy holds what was written last */
     int writer;                              /* the device that wrote last; -1: none */
-    pthread_mutex_t lock;                    /* real, valid, writer, maps */
+    pthread_mutex_t lock;                    /* guards real, maps, destructors; migrate.c guards valid, writer */
     strict_map *maps;
     strict_destructor *destructors;
     cl_mem next; /* in the list of all */
 };
 
 void strict_memory_install(struct _cl_icd_dispatch *calls);
-bool strict_is_memory(cl_mem memory); /* also for what may be no handle at all */
+bool strict_is_memory(cl_mem memory); /* `memory` may be any pointer */
 void strict_memory_retain(cl_mem memory);
 void strict_memory_release(cl_mem memory);
 typedef enum strict_pinning { STRICT_IS_PAGEABLE, STRICT_IS_PINNED, STRICT_IS_PINNED_ELSEWHERE } strict_pinning;
 strict_pinning strict_pinning_of(const void *pointer, cl_context context);
-cl_mem strict_memory_copy(cl_mem memory, const strict_device *device); /* the real one; NULL on failure */
-/* What a driver does when a command that uses the object is submitted. */
+cl_mem strict_memory_copy(cl_mem memory, const strict_device *device); /* the driver's object; NULL on failure */
+/* Does what a driver does when a command that uses the object is submitted: brings the object to the queue's device. */
 cl_int strict_migrate(cl_mem memory, cl_command_queue queue, bool writes);
 
 /* ---- kernels.c, programs.c ---- */

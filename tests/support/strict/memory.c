@@ -1,5 +1,5 @@
-/* Memory objects and mappings. Of a disguised device, mapped memory is a copy in the host's: what the device writes is
- * seen when it is mapped, and what the host writes when it is unmapped. */
+/* Memory objects and mappings. A mapping of a disguised device's memory is a copy in the host's memory: the host sees
+ * what the device wrote when it maps the memory, and the device sees what the host wrote when the host unmaps it. */
 #include "support/strict/layer.h"
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@ struct strict_destructor {
 
 /* ---- the list of all ---- */
 
-static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER; /* and the reference counts */
+static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER; /* also guards the reference counts */
 static cl_mem all;
 
 bool strict_is_memory(cl_mem memory) {
@@ -166,7 +166,7 @@ static cl_mem CL_API_CALL create_view(cl_mem parent, cl_mem_flags flags, cl_buff
     if (error) *error = failed;
     if (!first) return NULL;
     cl_mem_flags inherited =
-        CL_MEM_READ_WRITE | CL_MEM_READ_ONLY | CL_MEM_WRITE_ONLY; /* where the view names none of these */
+        CL_MEM_READ_WRITE | CL_MEM_READ_ONLY | CL_MEM_WRITE_ONLY; /* if the view names none of these */
     cl_mem view =
         memory_alloc(parent->in, (flags & inherited) ? flags : flags | (parent->flags & inherited), region->size);
     strict_memory_retain(parent);
@@ -194,8 +194,8 @@ static bool overlap(cl_mem a, cl_mem b) {
     return a->parent && a->parent == b->parent && a->origin < b->origin + b->bytes && b->origin < a->origin + a->bytes;
 }
 
-/* The caller's last reference to a view goes, and a newer view of the same bytes is there: the list begins with the
- * newest. */
+/* Drops a reference of the caller. Returns whether it was the last one to a view while a newer view of the same bytes
+ * exists: the list begins with the newest. */
 static bool is_before_newer(cl_mem memory) {
     pthread_mutex_lock(&list_lock);
     bool found = false;
@@ -242,7 +242,7 @@ static cl_int CL_API_CALL get_info(cl_mem memory, cl_mem_info what, size_t room,
 
 /* ---- mappings ---- */
 
-/* The driver is left. */
+/* Waits for the driver's queue, and leaves the driver (strict_above). */
 static cl_int finish(const strict_command *c, cl_int error) {
     cl_int ended = strict_driver->clFinish(c->queue->real);
     strict_above(c->queue->device);
@@ -286,7 +286,8 @@ static void drop_map(strict_command *c) {
     free(c->map);
 }
 
-/* Undisguised devices share the host's memory, so the real mapping is made, and it alone knows the pointer. */
+/* Undisguised devices share the host's memory. So the driver makes the real mapping, and only the driver knows its
+ * pointer. */
 static strict_map *map_create(cl_mem memory, cl_map_flags flags, size_t offset, size_t bytes) {
     strict_map *map = strict_alloc(1, sizeof *map);
     *map = (strict_map){.offset = offset, .bytes = bytes, .flags = flags, .real = !memory->in->disguised};

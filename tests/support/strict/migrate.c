@@ -1,9 +1,9 @@
-/* One copy of a memory object per device of its context, as AMD's runtime has them: a command that uses an object which
- * another device wrote last first brings all of it over, views' parents included. Two devices that write disjoint
- * ranges of one object at the same time so lose one's writes. */
+/* One copy of a memory object per device of its context, as AMD's runtime has them. If a command uses an object that
+ * another device wrote last, all of the object is first copied to the command's device; for a view, all of its parent.
+ * So if two devices write disjoint ranges of one object at the same time, the writes of one are lost. */
 #include "support/strict/layer.h"
 
-/* The lock of `memory` is not held: copies of different objects may be under way at once. */
+/* The lock of `memory` must not be held: strict_memory_copy takes it. */
 static cl_int bring(cl_mem memory, cl_command_queue queue, int from) {
     cl_mem source = strict_memory_copy(memory, memory->in->devices[from]);
     cl_mem target = strict_memory_copy(memory, queue->device);
@@ -16,7 +16,7 @@ static cl_int bring(cl_mem memory, cl_command_queue queue, int from) {
     return error != CL_SUCCESS ? error : ended;
 }
 
-/* One migration at a time: a device's second queue must not find the copy marked and half made. */
+/* One migration at a time: a second queue of the device must not find the copy half made. */
 static pthread_mutex_t migrating = PTHREAD_MUTEX_INITIALIZER;
 
 cl_int strict_migrate(cl_mem memory, cl_command_queue queue, bool writes) {

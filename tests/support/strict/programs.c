@@ -1,7 +1,8 @@
-/* What programs of disguised devices get, so that launches can renumber their work-groups and fill local memory with
- * NaN: functions in front of the source, and calls of them behind each local array of a kernel and at the begin of each
- * kernel with local memory among its parameters (of the first such parameter). They act only as the launch's global
- * offset says (kernels.c), so one compiled program serves all configurations, also as a binary. */
+/* What the layer adds to programs of disguised devices, so that launches can renumber their work-groups and fill local
+ * memory with NaN. It adds functions in front of the source, and calls of them behind each local array of a kernel and
+ * at the beginning of each kernel with local memory among its parameters (for the first such parameter). The functions
+ * act only as the launch's global offset says (kernels.c). So one compiled program serves all configurations, also as a
+ * binary. */
 #include "support/strict/layer.h"
 
 #include <ctype.h>
@@ -46,7 +47,7 @@ static const char *skip_line(const char *at) {
     return at;
 }
 
-/* Over a comment, or the same. */
+/* Skips a comment, if one begins at `at`. */
 static const char *skip_comment(const char *at) {
     if (at[0] == '/' && at[1] == '/') return skip_line(at);
     if (at[0] != '/' || at[1] != '*') return at;
@@ -69,7 +70,7 @@ static word read_word(const char *at) {
     return w;
 }
 
-/* Behind the bracket that closes the one at `at`. */
+/* Returns the place behind the bracket that closes the one at `at`. */
 static const char *skip_brackets(const char *at) {
     int depth = 0;
     do {
@@ -80,7 +81,8 @@ static const char *skip_brackets(const char *at) {
     return at;
 }
 
-/* The array that is declared behind the word "local": its name, and where the declarator ends. */
+/* Reads the array that is declared behind the word "local". Gives its name, and returns where its declarator ends; NULL
+ * if there is no array, or if another declarator follows. */
 static const char *read_array(const char *at, word *name) {
     for (int words = 0; words < 4; words++) {
         at = skip_blanks(at);
@@ -96,7 +98,7 @@ static const char *read_array(const char *at, word *name) {
     return *skip_blanks(at) == ',' ? NULL : at;
 }
 
-/* The first parameter that is local memory. */
+/* Finds the name of the first parameter that is local memory. */
 static word find_parameter(const char *at, const char *end) {
     word found = {NULL, 0};
     bool local = false;
@@ -113,7 +115,7 @@ static word find_parameter(const char *at, const char *end) {
     return found;
 }
 
-/* Behind the brace that opens the kernel's body; NULL where none begins here. */
+/* Returns the place behind the brace that opens the kernel's body; NULL if no body begins here. */
 static const char *read_kernel(const char *at, word *parameter) {
     for (;;) {
         at = skip_blanks(at);

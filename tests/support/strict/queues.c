@@ -1,6 +1,6 @@
-/* Queues: in order, also those that need not be. Each has a thread, which takes its flushed commands in order, waits
- * for what they wait for, and has them executed below one at a time. A command that fails dooms those that are behind
- * it already. */
+/* Queues. All queues work in order, also those that were created out of order. Each queue has a thread, which takes the
+ * queue's flushed commands in order, waits for the events in their wait lists, and has the driver execute the commands
+ * one at a time. A command that fails dooms the commands that are already behind it. */
 #include "support/strict/layer.h"
 
 #include <stdlib.h>
@@ -27,7 +27,8 @@ static unsigned to_meet, meeting; /* under the lock */
 static uint64_t meetings;
 
 EXPORT void strict_meet(unsigned commands);
-/* The next so many launches and transfers wait, once submitted, until all of them are: they overlap for certain. */
+/* The next `commands` launches and transfers wait after their submission until all of them are submitted, so they
+ * overlap for certain. */
 void strict_meet(unsigned commands) {
     pthread_mutex_lock(&strict_lock);
     to_meet = commands;
@@ -62,7 +63,7 @@ static cl_int wait_for_list(const strict_command *command) {
     return error;
 }
 
-/* A slow device takes its factor times the time that the command took. */
+/* On the slow device, a command takes slow_times times as long. */
 static cl_int execute(strict_command *command) {
     const strict_device *device = command->queue->device;
     if (device->broken) return STRICT_ILLEGAL_ACCESS;
@@ -73,7 +74,7 @@ static cl_int execute(strict_command *command) {
     return device->broken ? STRICT_ILLEGAL_ACCESS : error;
 }
 
-/* The lock is not held: memory that goes may call the program back. */
+/* strict_lock is not held, because the release of memory may call the program's callbacks. */
 static void let_go(strict_command *command) {
     if (command->drop) command->drop(command);
     if (command->from) strict_memory_release(command->from);
@@ -99,7 +100,7 @@ static void run_first(cl_command_queue queue) {
         pthread_mutex_lock(&strict_lock);
     }
     pthread_mutex_unlock(&strict_lock);
-    let_go(command); /* before anybody hears of the end */
+    let_go(command); /* before the event tells that the command ended */
     pthread_mutex_lock(&strict_lock);
     queue->commands++;
     queue->first = command->next;
@@ -166,7 +167,8 @@ static cl_int check_waits(const strict_command *command, cl_uint count, const cl
     return CL_SUCCESS;
 }
 
-/* OpenCL wants the other queue flushed before; a queue's own commands come in order anyway. */
+/* OpenCL requires that another queue was flushed before a command waits for its event. A queue's own commands come in
+ * order anyway. */
 static void take_waits(strict_command *command, cl_uint count, const cl_event *waits) {
     command->waits = strict_alloc(count, sizeof(cl_event));
     for (cl_uint i = 0; i < count; i++) {
@@ -247,7 +249,7 @@ static cl_int CL_API_CALL retain(cl_command_queue queue) {
     return CL_SUCCESS;
 }
 
-/* The last release flushes; the queue is gone once its commands have ended. */
+/* The last release flushes the queue. The queue is freed once its commands have ended. */
 static cl_int CL_API_CALL release(cl_command_queue queue) {
     if (!strict_is_queue(queue)) return CL_INVALID_COMMAND_QUEUE;
     cl_command_queue real = NULL;
