@@ -87,7 +87,7 @@ static void test_arranged(void **state) {
     rig_each(arranged);
 }
 
-/* <A x, y> = <x, A* y> with the gradient's A*: of numbers that are whole, exactly. */
+/* <A x, y> = <x, A* y>, where A* is the gradient's arrangement. With whole numbers this holds exactly. */
 static void test_gradients_are_transposes(void **state) {
     (void)state;
     clq_random random = clq_random_start(72, 0);
