@@ -66,7 +66,7 @@ static void others_stay(void **state) {
     }
 }
 
-/* The kernels that take longest to compile, products and convolutions, can be made such. */
+/* The kernels that take longest to compile, products and convolutions, can be turned into calls. */
 static void products_are_such(void **state) {
     (void)state;
     static const char *const files[] = {"product_tile", "product_blocks", "conv_pool", "winograd_tile"};

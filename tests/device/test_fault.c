@@ -155,7 +155,7 @@ static void test_failing_callback(void **state) {
     clq_system *system;
     clq_device *device;
     clq_buffer *buffer = NULL;
-    enum { CALLBACK = 3 }; /* the call after those for the memory and the buffer over it */
+    enum { CALLBACK = 3 }; /* the call after the two for the memory and the buffer over it */
     CHECK_OK(clq_system_open(NULL, &system));
     CHECK_OK(clq_device_open(system, (clq_device_choice){0, 0, 1}, &device));
     assert_true(clq_device_get_info(device)->fine_grain_svm);

@@ -249,8 +249,8 @@ static void test_failed_dependency(void **state) {
     on_each_device(failed_dependency);
 }
 
-/* A device is lost if a command on it ends with such an error. Every call after that fails at once with a named error,
- * and nothing hangs. */
+/* A device is lost if a command on it ends with `error`. Every call after that fails at once with a named error, and
+ * nothing hangs. */
 static void lose_by(cl_int error, const char *told) {
     clq_system *system;
     clq_device *device;

@@ -2,7 +2,7 @@
 #include "fixture.h"
 #include "support/check.h"
 
-enum { LAUNCHES = 1300, WORDS = 4096 }; /* more than wait for their times to be read */
+enum { LAUNCHES = 1300, WORDS = 4096 }; /* more commands than may wait at once for their times to be read */
 
 typedef struct rig {
     clq_queue *queue;

@@ -321,7 +321,7 @@ static void long_sums(rig *r) {
     }
 }
 
-/* NaN is not lost, infinities end where they should. */
+/* NaN is not lost, and infinities give the right limits. */
 static void extremes(rig *r) {
     static const struct {
         clq_activation act;

@@ -26,7 +26,7 @@ static double *copy_of(const double *numbers, size_t n) {
     return copy;
 }
 
-/* The caches have rows in front of the samples' rows, and NaN behind these, which must not be read. */
+/* The caches have rows before the samples' rows, and NaN after them, which must not be read. */
 static void check(rig *r, const cached_case *c, uint32_t count) {
     const clq_cached_problem p = {c->context, c->heads, c->shared, c->key, c->value, c->window, 0.37};
     const size_t key_row = p.shared * p.key, value_row = p.shared * p.value, out = p.heads * p.value;

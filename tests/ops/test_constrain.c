@@ -21,7 +21,7 @@ static const constrain_case cases[] = {
     {{{1, 1, 5, 1, 1}, false, 0.1, 0.2, 1}, 0, 0.3},      /* each number by itself */
     {{{1, 20000, 3, 1, 1}, false, 0, 1, 1}, 1, 1},        /* many numbers of a norm */
     {{{1, 6, 2, 1, 1}, false, 0, 1, 1}, 0, 0},            /* zeros stay zeros */
-    {{{1, 2, 1700, 3, 1}, false, 0.2, 0.6, 0.5}, 0, 0.4}, /* of several work-groups */
+    {{{1, 2, 1700, 3, 1}, false, 0.2, 0.6, 0.5}, 0, 0.4}, /* several work-groups */
     {{{1, 1, 1, 1, 1}, true, 0, 0, 0}, 1, 1},
     {{{40001, 1, 1, 1, 1}, true, 0, 0, 0}, 2, 1},
 };
@@ -50,7 +50,7 @@ static void constrain_by_definition(const clq_constraint_problem *p, const doubl
     clq_free(squares);
 }
 
-/* The numbers in front of the variable and behind it must stay. */
+/* The numbers before and after the variable must stay. */
 static void check(rig *r, const constrain_case *c) {
     const size_t elements = elements_of(&c->p), first = c->block * BLOCK, floats = first + elements + BLOCK;
     clq_random random = clq_random_start(83, elements);

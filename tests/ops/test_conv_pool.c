@@ -45,7 +45,7 @@ static const pool_case fewer[] = {
 
 static rig_variant how;
 static bool is_winograd(void) { return how.conv && strcmp(how.conv, "winograd") == 0; }
-/* How much larger rounding errors may be than those of plain sums. See tests/support/ops_conv.c. */
+/* How much larger rounding errors may be than with plain sums. See tests/support/ops_conv.c. */
 enum { WINOGRAD_GROWTH = 3 };
 
 static clq_conv_pool_problem problem_of(const pool_case *c) {

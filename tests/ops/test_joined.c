@@ -74,7 +74,7 @@ static void compare(rig *r) {
     clq_random random = clq_random_start(97, 0);
     float *x;
     double *unused;
-    /* The threads of a joined kernel wait for each other, which only those of a CPU device can. */
+    /* The threads of a joined kernel wait for each other, which only a CPU device's threads can. */
     if (r->family != CLQ_FAMILY_TILE || clq_device_family(r->device) != CLQ_FAMILY_TILE) return;
     rig_numbers(&random, COUNT * ROW / sizeof *x, -1, 1, &x, &unused);
     run(r, false, x, apart, bytes);

@@ -80,7 +80,7 @@ typedef struct rank_part {
     const norm_data *d;
     unsigned rank;
     uint32_t count;
-    size_t first, n, row, bytes; /* of its samples: first number, count of numbers, bytes of one, bytes of all */
+    size_t first, n, row, bytes; /* of its samples: the first number, how many numbers, bytes of one, bytes of all */
 } rank_part;
 
 static rank_part part_of(const norm_case *c, const norm_data *d, unsigned rank) {

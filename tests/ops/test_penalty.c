@@ -13,7 +13,7 @@ typedef struct penalty_case {
 
 static const penalty_case cases[] = {
     {{1, 0.25, 0, 1}, false},     {{7, 0, 0.3, 5}, true},  {{37, 0.01, 0.02, 2}, true},     {{250, 0.5, 0, 3}, true},
-    {{1023, 0.1, 0.7, 1}, false}, {{2048, 0, 0, 1}, true}, {{300001, 1e-3, 1e-4, 4}, true}, /* of many work-groups */
+    {{1023, 0.1, 0.7, 1}, false}, {{2048, 0, 0, 1}, true}, {{300001, 1e-3, 1e-4, 4}, true}, /* many work-groups */
 };
 
 static rig_data weights_of(clq_random *random, const penalty_case *c) {

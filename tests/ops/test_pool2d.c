@@ -40,7 +40,7 @@ static const pool_case cases[] = {
     {{26, 26, 32, 13, 13, 2, 2, 2, 2, 0, 0, false, CLQ_ACTIVATION_TANH}, 8, 7},
     {{9, 9, 6, 4, 4, 3, 3, 2, 2, 0, 0, false, CLQ_ACTIVATION_RELU}, 3, 2},
     {{6, 10, 5, 3, 5, 3, 2, 2, 2, 0, 0, false, CLQ_ACTIVATION_TANH}, 2, 1},
-    /* several work-items, whose rows are not equally many, and activations of whole vectors behind the pooling */
+    /* several work-items with different numbers of rows, and activations of whole vectors after the pooling */
     {{28, 28, 6, 14, 14, 2, 2, 2, 2, 0, 0, true, CLQ_ACTIVATION_TANH}, 37, 37},
     {{28, 28, 6, 14, 14, 2, 2, 2, 2, 0, 0, false, CLQ_ACTIVATION_SIGMOID}, 37, 37},
 };

@@ -85,7 +85,8 @@ enum { Z, U, BIAS, H0, C0, MASK, DROPS, DY, DH, DC, GIVEN };
 enum { Y, H, C, BEFORE, KEPT, DZ, DR, DBOTH, DH0, DC0, MADE };
 static const char *const made_names[MADE] = {"y", "h", "c", "before", "kept", "dz", "dr", "dboth", "dh0", "dc0"};
 
-/* How many numbers each value has for one sample; u and the bias: for all samples. 0: there is no such value. */
+/* How many numbers each value has for one sample, or for all samples if it is u or the bias. 0: there is no such
+ * value. */
 typedef struct sizes {
     size_t given[GIVEN], made[MADE];
 } sizes;
