@@ -94,8 +94,8 @@ static void test_texts(void **state) {
     clq_system_close(sys);
 }
 
-/* Two devices of PoCL's with different names, the second slower by `times`. Intel's device is no GPU here, so auto
- * leaves it out. */
+/* Two devices of PoCL's with different names, the second slower by `times`. Intel's device is no GPU here, so auto does
+ * not take it. */
 static unsigned taken_of_pair(const char *times, bool warns) {
     set_words("CLQ_TEST_TAILS", "-card", "-chip", "-");
     set_words("CLQ_TEST_SLOW", "1", times, "1");
