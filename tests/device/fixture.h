@@ -1,4 +1,4 @@
-/* What the tests of this layer share: the devices that they run on. */
+/* Shared by the tests of this layer: the devices that the tests run on. */
 #ifndef CLQ_TEST_DEVICE_FIXTURE_H
 #define CLQ_TEST_DEVICE_FIXTURE_H
 
@@ -14,8 +14,8 @@
 #define CHECK_FAILS(status, call) assert_string_equal(clq_status_text(status), clq_status_text(call))
 #define CHECK_DETAIL(part) expect_text(clq_error_detail(), part)
 
-/* One device of each sort that the tests' environment has: PoCL in its caller's thread, PoCL's thread pool, and
- * Intel's runtime, which an x86-64 machine must have. */
+/* One device of each kind in the tests' environment: PoCL's device that runs in its caller's thread, PoCL's thread
+ * pool, and Intel's runtime, which an x86-64 machine must have. */
 enum { TEST_BASIC, TEST_POOL, TEST_INTEL, TEST_DEVICES };
 static inline size_t find_devices(clq_system *system, uint32_t indices[TEST_DEVICES]) {
     const char *const words[TEST_DEVICES] = {POCL_BASIC, POCL_POOL, ""};
@@ -49,18 +49,18 @@ static inline void on_devices(bool pool_too, void (*body)(clq_device *device, cl
         CHECK_OK(clq_queue_create(device, 0, &queue));
         body(device, queue);
         clq_queue_destroy(queue);
-        assert_int_equal(clq_device_memory_used(device), 0); /* whatever the body made, it destroyed */
+        assert_int_equal(clq_device_memory_used(device), 0); /* the body destroys whatever it made */
         clq_device_close(device);
     }
     clq_system_close(system);
 }
 
-/* Runs `body` on each of them, opened, with an in-order queue. */
+/* Runs `body` on each of these devices. The device is open and has an in-order queue. */
 static inline void on_each_device(void (*body)(clq_device *device, clq_queue *queue)) { on_devices(true, body); }
-/* On PoCL's basic device and Intel's; on PoCL's pool of threads only where there is no Intel driver. */
+/* Runs `body` on PoCL's basic device and Intel's, and on PoCL's thread pool only if there is no Intel driver. */
 static inline void on_each_driver(void (*body)(clq_device *device, clq_queue *queue)) { on_devices(false, body); }
 
-/* Whether the driver itself says that it splits the device by counts. PoCL 7.1 splits none. */
+/* Whether the driver itself says that it can split the device by counts. PoCL 7.1 splits no device. */
 static inline bool driver_splits(clq_system *system, uint32_t index) {
     clq_device *device;
     cl_device_partition_property kinds[16] = {0};

@@ -11,7 +11,7 @@ enum { DEVICES = 2 };
 #endif
 
 static clq_system *sys;
-static uint32_t first, intel; /* indices: PoCL's first, Intel's; the second of PoCL's is behind the first */
+static uint32_t first, intel; /* indices of PoCL's first device, before its second, and of Intel's */
 static char folder[256], warning[1024];
 
 static void keep_warning(void *context, clq_log_level level, const char *line) {
@@ -19,7 +19,7 @@ static void keep_warning(void *context, clq_log_level level, const char *line) {
     if (level == CLQ_LOG_WARNING) (void)snprintf(warning, sizeof warning, "%s", line);
 }
 
-/* A word for each device, in the order of their list. */
+/* Sets the variable to one word for each device, in the order of the device list. */
 static void set_words(const char *variable, const char *pocl_a, const char *pocl_b, const char *of_intel) {
     char words[128];
     if (first == 0)
@@ -37,7 +37,7 @@ static void open_with(const char *pocl_a, const char *pocl_b, const char *of_int
     for (size_t i = 0; i < DEVICES; i++) assert_int_equal(clq_system_device_info(sys, i)->type, CLQ_DEVICE_GPU);
 }
 
-/* What auto takes, a bit each: 1 and 2 PoCL's devices, 4 Intel's. */
+/* The devices that auto takes, one bit each: 1 and 2 are PoCL's devices, 4 is Intel's. */
 static unsigned taken(void) {
     clq_devices chosen;
     unsigned bits = 0;
@@ -59,27 +59,28 @@ static void expect(const char *pocl_a, const char *pocl_b, const char *of_intel,
 static void test_addresses(void **state) {
     (void)state;
     const unsigned all = DEVICES == 3 ? 7 : 3, without_first = 6;
-    /* How fast they are is not known: their compilers do not build what it is measured by. */
+    /* The devices' speed is unknown, because their compilers do not build the kernel that measures it. */
     assert_int_equal(setenv("CLQ_TEST_FLAW", "peak", 1), 0);
     expect("khr:0000:01:00.0", "khr:0000:02:00.0", "khr:0000:03:00.0", all);
-    /* One address on one platform: tiles of a card, partitions of it. */
+    /* Devices of one platform may share an address: tiles or partitions of a card. */
     expect("khr:0000:01:00.0", "khr:0000:01:00.0", "khr:0000:03:00.0", all);
     expect("nv:0000:01:00.0", "nv:0000:01:00.0", "khr:0000:03:00.0", all);
-    /* AMD's driver does not tell the domain: 0000:02:00.0 and 0001:02:00.0 are alike. */
+    /* AMD's driver does not report the domain: 0000:02:00.0 and 0001:02:00.0 look alike. */
     expect("amd:02:00.0", "amd:02:00.0", "khr:0000:03:00.0", all);
     if (DEVICES < 3) return;
-    /* On two platforms it is one device, by its maker's driver. */
+    /* The same address on two platforms is one device. Auto takes it by its maker's driver. */
     expect("khr:0000:01:00.0", "khr:0000:02:00.0", "khr:0000:01:00.0", without_first);
     expect("nv:0002:01:00.0", "khr:0000:01:00.0", "khr:0002:01:00.0", without_first);
     expect("nv:0001:01:00.0", "nv:0001:02:00.0", "khr:0000:01:00.0", all);
-    /* The first of an address on one is the first on the other; the second is another device. */
+    /* The first device at an address on one platform is the first one there on the other. The second is another
+     * device. */
     expect("khr:0000:01:00.0", "khr:0000:01:00.0", "khr:0000:01:00.0", without_first);
-    /* Where a domain is not known, the rest decides. */
+    /* If a domain is unknown, the rest of the address decides. */
     expect("amd:02:00.0", "amd:02:00.0", "khr:0001:02:00.0", without_first);
     expect("amd:02:00.0", "amd:03:00.0", "khr:0001:04:00.0", all);
-    /* One without an address is not at another's. */
+    /* A device without an address is never the same as a device with an address. */
     expect("-", "khr:0000:01:00.0", "khr:0000:01:00.0", DEVICES == 3 ? 5 : 3);
-    /* Without addresses, names do. */
+    /* Without addresses, the names decide. */
     expect("-", "-", "-", all);
     assert_non_null(strstr(warning, "cannot be measured"));
 }
@@ -93,8 +94,8 @@ static void test_texts(void **state) {
     clq_system_close(sys);
 }
 
-/* Two devices of PoCL's that differ in their names, the second slower by `times`; Intel's is the same device as the
- * first. */
+/* Two devices of PoCL's with different names, the second slower by `times`. Intel's device is no GPU here, so auto does
+ * not take it. */
 static unsigned taken_of_pair(const char *times, bool warns) {
     set_words("CLQ_TEST_TAILS", "-card", "-chip", "-");
     set_words("CLQ_TEST_SLOW", "1", times, "1");
@@ -107,7 +108,7 @@ static unsigned taken_of_pair(const char *times, bool warns) {
                    clq_system_device_info(sys, first + 1)->name);
     if (warns != (strstr(warning, left_out) != NULL)) fail_msg("it says \"%s\"", warning);
     if (warns && !strstr(warning, "-chip)")) fail_msg("it says \"%s\"", warning);
-    /* By name, or type, it can be had nevertheless. */
+    /* A selection by name or type still takes the device. */
     clq_devices chosen;
     CHECK_OK(clq_devices_select(sys, "gpu", &chosen));
     assert_int_equal(chosen.count, 2);

@@ -24,7 +24,7 @@ static void zeroed_and_aligned(clq_device *device, clq_queue *queue) {
     }
 }
 
-/* What a view, its buffer and the host's pointer show of one buffer is the same, whatever its size. */
+/* A view, its buffer and the host's pointer show the same bytes, whatever the buffer's size. */
 static void views_lie_where_they_say(clq_device *device, clq_queue *queue) {
     enum { MOST = 20000 };
     static unsigned char bytes[MOST];
@@ -109,15 +109,16 @@ static void *make(void *context) {
     return NULL;
 }
 
-/* Who waited for the device's own queue while the device was lost does not use it any more: calls may hang. */
+/* A thread that waited for the device's own queue while the device was lost does not use the queue any more, because
+ * calls may hang. */
 static void lost_meanwhile(clq_device *device, clq_queue *queue) {
     (void)queue;
     making m = {.device = device, .status = CLQ_OK};
     pthread_t thread;
-    device->info.fine_grain_svm = false; /* with it no queue is needed */
+    device->info.fine_grain_svm = false; /* with fine-grained memory no queue is needed */
     assert_int_equal(pthread_mutex_lock(&device->lock), 0);
     assert_int_equal(pthread_create(&thread, NULL, make, &m), 0);
-    while (clq_device_memory_used(device) == 0) (void)sched_yield(); /* then it has seen that the device is alive */
+    while (clq_device_memory_used(device) == 0) (void)sched_yield(); /* then the thread has seen a live device */
     (void)clq_cl_fail_lost(device, CL_DEVICE_NOT_AVAILABLE, "as if");
     assert_int_equal(pthread_mutex_unlock(&device->lock), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
@@ -222,7 +223,7 @@ static void wraps(clq_device *device, clq_queue *queue) {
     assert_null(unset);
 }
 
-/* The same memory by kernels of every other device, each in a context of its own. */
+/* Kernels of every device, each in a context of its own, work on the same memory. */
 static void test_alias(void **state) {
     (void)state;
     enum { WORDS = 1000 };
@@ -269,7 +270,7 @@ static void test_alias(void **state) {
     clq_system_close(system);
 }
 
-/* A device that is lost may still write memory of another one, which is therefore not given back. */
+/* A lost device may still write the memory of another device. So this memory is not given back. */
 static void test_lost_alias(void **state) {
     (void)state;
     clq_system *system;

@@ -1,6 +1,6 @@
-/* Programs are built side by side where the driver is one of a GPU, and one at a time with PoCL. The device is PoCL's
- * either way; described as NVIDIA's, it is taken for one of a GPU. The linker puts the functions here in place of the
- * driver's (--wrap in cmake/tests.cmake). */
+/* Programs are built side by side if the driver is a GPU's, and one at a time with PoCL. The device is PoCL's either
+ * way. If it is described as NVIDIA's, the library takes it for a GPU. The linker puts the functions here in place of
+ * the driver's (--wrap in cmake/tests.cmake). */
 #include "device/device.h"
 #include "support/check.h"
 
@@ -41,7 +41,7 @@ cl_int __wrap_clBuildProgram(cl_program program, cl_uint count, const cl_device_
     if (building > most) most = building;
     pthread_cond_broadcast(&changed);
     while (waits && most < 2 && pthread_cond_timedwait(&changed, &lock, &end) == 0) continue;
-    waits = false; /* one is enough to know */
+    waits = false; /* one build that waits is enough */
     pthread_mutex_unlock(&lock);
     cl_int error = __real_clBuildProgram(program, count, devices, options, done, context);
     pthread_mutex_lock(&lock);
@@ -69,7 +69,7 @@ cl_int __wrap_clGetPlatformInfo(cl_platform_id id, cl_platform_info what, size_t
     return __real_clGetPlatformInfo(id, what, bytes, out, needed);
 }
 
-/* The first of the driver's. */
+/* The index of the driver's first device. */
 static uint32_t index_of(const clq_system *system, const char *driver) {
     uint32_t index = 0;
     while (index < clq_system_device_count(system) &&
@@ -78,7 +78,7 @@ static uint32_t index_of(const clq_system *system, const char *driver) {
     return index;
 }
 
-/* How many builds were under way at the same time, at most. */
+/* Returns the largest number of builds that were under way at the same time. */
 static int load(bool as_gpu, const char *driver) {
     static const char source[] = "kernel void nothing(global float *x) { if (x == 0) *x = NUMBER; }\n";
     clq_system *system;

@@ -1,4 +1,4 @@
-/* The cache of program binaries: a good entry is used; whatever is not one never reaches a driver. */
+/* The cache of program binaries: a good entry is used, and a damaged or foreign entry never reaches a driver. */
 #include "fixture.h"
 #include "support/files.h"
 
@@ -13,7 +13,7 @@ static void keep_log(void *context, clq_log_level level, const char *line) {
     (void)snprintf(logged, sizeof logged, "%s", line);
 }
 
-/* The only entry's path; how many there are. */
+/* Returns the number of entries. *path becomes the path of the entry, if there is only one. */
 static size_t entries(char *path, size_t bytes) {
     char programs[512];
     (void)snprintf(programs, sizeof programs, "%s/programs", files_folder);
@@ -68,8 +68,8 @@ static void use_device(uint32_t index, const char *options) {
     clq_system_close(system);
 }
 
-/* One damaged entry: the answer is right, the damage is told, and the file is made anew. Drivers do not always give the
- * same bytes for one source, so the new file is judged by its being used without a word afterwards. */
+/* With a damaged entry the answer is right, a warning names the damage, and the file is written again. Drivers do not
+ * always give the same bytes for one source. So the new file counts as good if its next use logs nothing. */
 static void expect_rebuilt(uint32_t index, const char *path, const unsigned char *damaged, size_t bytes,
                            const char *what) {
     write_all(path, damaged, bytes);
@@ -135,7 +135,7 @@ static void test_damage(void **state) {
     clq_log_set_sink(NULL, NULL, CLQ_LOG_ERROR);
 }
 
-/* What a driver gave it takes again, without a word. */
+/* A driver accepts a binary that it gave, and nothing is logged. */
 static void taken(uint32_t index) {
     (void)files_remove(files_folder);
     use_device(index, "");
@@ -151,7 +151,7 @@ static void test_taken(void **state) {
     clq_log_set_sink(NULL, NULL, CLQ_LOG_ERROR);
 }
 
-/* A whole and sound entry, but of another program: in the wrong place it is foreign. */
+/* A whole, undamaged entry of another program is foreign if it lies in this program's place. */
 static void foreign(uint32_t index) {
     char path[1024] = "", other[1024] = "";
     size_t bytes, other_bytes;
@@ -176,7 +176,7 @@ static void test_foreign(void **state) {
     clq_log_set_sink(NULL, NULL, CLQ_LOG_ERROR);
 }
 
-/* A well-formed entry whose payload the driver refuses: built from source all the same. */
+/* If a driver refuses the payload of a well-formed entry, the program is built from source. */
 static void refused(uint32_t index) {
     char path[1024] = "";
     (void)files_remove(files_folder);
@@ -230,7 +230,7 @@ static void test_unwritable(void **state) {
     assert_int_equal(unlink(files_folder), 0);
 }
 
-/* Every device of a shared context builds for itself, and what it built is kept. */
+/* Each device of a shared context builds its own programs, and the cache keeps them. */
 static void test_island(void **state) {
     (void)state;
     enum { COUNT = 3 };
@@ -276,8 +276,9 @@ static void add_on(clq_device *device, uint32_t wanted) {
     clq_queue_destroy(queue);
 }
 
-/* PoCL's devices that are open together have programs of different hashes, and still find what one of them built: the
- * second one reads the entry of the first, which is told by its noticing that it is damaged. */
+/* PoCL's devices that are open together have programs of different hashes, and still find what another one built. A
+ * later device reads the first one's entry: the test sees this when the entry is damaged and the device notices the
+ * damage. */
 static void test_twins(void **state) {
     (void)state;
     enum { COUNT = 3 };
@@ -295,11 +296,11 @@ static void test_twins(void **state) {
     add_on(devices[0], 41);
     assert_int_equal(entries(path, sizeof path), 0);
     assert_true(clq_device_has_unkept(devices[0]));
-    CHECK_OK(clq_device_keep_programs(devices[0])); /* a program that ran is not asked for: see twin.c */
+    CHECK_OK(clq_device_keep_programs(devices[0])); /* a twin does not ask for a program that ran: see twin.c */
     add_on(devices[1], 42);
     assert_int_equal(entries(path, sizeof path), 1);
     assert_false(clq_device_has_unkept(devices[1]));
-    assert_string_equal(logged, ""); /* as it is: taken */
+    assert_string_equal(logged, ""); /* the entry was taken as it is */
     size_t bytes;
     unsigned char *entry = read_all(path, &bytes);
     entry[bytes - 1] ^= 1;
@@ -313,8 +314,8 @@ static void test_twins(void **state) {
     clq_system_close(system);
 }
 
-/* Whether the kept program holds the kernel as PoCL compiled it for the launch: by the name that PoCL gives such a
- * file. */
+/* Whether the kept program holds the kernel that PoCL compiled for the launch. PoCL's name for such a file shows
+ * this. */
 static bool holds_launched_kernel(const char *path) {
     size_t bytes;
     unsigned char *entry = read_all(path, &bytes);
@@ -325,8 +326,8 @@ static bool holds_launched_kernel(const char *path) {
     return found;
 }
 
-/* What one run compiles the next one has: kept at the end, early for another device, if that is a twin, before it ran,
- * or when told to. */
+/* The next run has the kernels that one run compiled. A program is kept when its device closes, when
+ * clq_device_keep_programs is called, or early, before it ran, for another device that is a twin. */
 static void test_launched_kernels_are_kept(void **state) {
     (void)state;
     enum { AT_THE_END, FOR_ANOTHER, WHEN_TOLD, WAYS };
@@ -361,7 +362,7 @@ static void test_launched_kernels_are_kept(void **state) {
 }
 
 int main(void) {
-    /* As PoCL is by itself: it compiles for a launch's sizes, and again for any. */
+    /* PoCL's default: it compiles a kernel for a launch's sizes, and once more for any sizes. */
     if (setenv("POCL_WORK_GROUP_SPECIALIZATION", "1", 1) != 0) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_taken),

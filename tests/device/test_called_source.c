@@ -1,4 +1,5 @@
-/* Kernels that only call functions which do their work: what the text becomes, and of which kernels. */
+/* Kernels that only call the functions that do their work: what the text becomes, and for which kernels this can be
+ * done. */
 #include "device/internal.h"
 #include "fixture.h"
 
@@ -65,7 +66,7 @@ static void others_stay(void **state) {
     }
 }
 
-/* Those whose compiling takes longest: products, convolutions. */
+/* The kernels that take longest to compile, products and convolutions, can be turned into calls. */
 static void products_are_such(void **state) {
     (void)state;
     static const char *const files[] = {"product_tile", "product_blocks", "conv_pool", "winograd_tile"};

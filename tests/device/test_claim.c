@@ -1,5 +1,5 @@
-/* Claims: what processes that share a cache know of each other's work. An opened file stands for a process: locks and
- * marks are the file's, and end when it is closed, as they do with a process. */
+/* Claims: what processes that share a cache know of each other's work. Each open file here stands for a process: the
+ * locks belong to the open file and end when it is closed, as they end with a process. */
 #include "device/internal.h"
 #include "fixture.h"
 
@@ -31,7 +31,7 @@ static void begin_claim(void *context) {
     atomic_store(&w->begun, true);
 }
 
-/* The first has the program to itself until it shares it; from then on all work side by side. */
+/* The first claim has the program to itself until it shares the program. From then on all claims work side by side. */
 static void test_first_alone(void **state) {
     (void)state;
     int first = open_claims();
@@ -43,14 +43,14 @@ static void test_first_alone(void **state) {
     for (int i = 0; i < 2; i++) CHECK_OK(clq_thread_start("waiter", begin_claim, &waiters[i], &threads[i]));
     usleep(50000);
     for (int i = 0; i < 2; i++) assert_false(atomic_load(&waiters[i].begun));
-    clq_claim elsewhere; /* other programs are nobody's concern */
+    clq_claim elsewhere; /* a claim on another program does not wait */
     assert_false(clq_claim_begin(waiters[0].claims, other, other, &elsewhere));
     assert_true(elsewhere.alone);
     clq_claim_end(&elsewhere);
     clq_claim_share(&claim);
     for (int i = 0; i < 2; i++) clq_thread_join(threads[i]);
     for (int i = 0; i < 2; i++) assert_true(waiters[i].claim.held && !waiters[i].claim.alone && !waiters[i].died);
-    /* Whoever ends last, in whatever order, leaves no mark. */
+    /* Claims may end in any order: the last one to end leaves no mark. */
     clq_claim_end(&claim);
     clq_claim_end(&waiters[1].claim);
     clq_claim_end(&waiters[0].claim);
@@ -62,7 +62,8 @@ static void test_first_alone(void **state) {
     for (int i = 0; i < 2; i++) clq_claims_close(waiters[i].claims);
 }
 
-/* A mark without a lock: told to one process, once, and counted for all who build the program afterwards. */
+/* A mark without a lock is reported to one process, once. It counts as one more attempt for all processes that build
+ * the program afterwards. */
 static void leave_mark(unsigned before) {
     int next = open_claims();
     clq_claim claim;
@@ -92,12 +93,13 @@ static void test_death(void **state) {
     claims = open_claims();
     assert_false(clq_claim_begin(claims, place, key, &claim));
     clq_claim_end(&claim);
-    clq_claim_distrust(claims, place, key); /* as if it had died */
+    clq_claim_distrust(claims, place, key); /* as if this process had died */
     clq_claims_close(claims);
     leave_mark(2);
 }
 
-/* One that dies beside others who got on well is no sign that the program is to blame. */
+/* If a process dies while others work on the program and end well, its death is no sign that the program is to
+ * blame. */
 static void test_death_beside_others(void **state) {
     (void)state;
     clq_claim dies, lives;
@@ -112,7 +114,7 @@ static void test_death_beside_others(void **state) {
     clq_claims_close(second);
 }
 
-/* Files may have so many bytes at most from now on; returns how many they could. */
+/* From now on a file may have at most `bytes` bytes. Returns the limit before. */
 static rlim_t limit_files(rlim_t bytes) {
     struct rlimit limit;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
@@ -122,7 +124,8 @@ static rlim_t limit_files(rlim_t bytes) {
     return before;
 }
 
-/* One that cannot write (ulimit -f) ends last: it must not pass for dead. It has the place as others have it. */
+/* A process that cannot write (ulimit -f) ends last: it must not be taken for dead. It holds the place like any other
+ * process. */
 static void test_one_that_cannot_write(void **state) {
     (void)state;
     clq_claim writes, reads;
@@ -148,7 +151,7 @@ static void test_one_that_cannot_write(void **state) {
     clq_claims_close(second);
 }
 
-/* Two devices of a driver, of different names: they have the place in common, and each its own mark. */
+/* Two devices of one driver with different names share the place, and each has its own mark. */
 static void test_two_devices(void **state) {
     (void)state;
     const clq_hash128 second_key = {.low = 54321, .high = 1};
@@ -159,7 +162,7 @@ static void test_two_devices(void **state) {
         clq_claim_share(&claims[0]);
         assert_false(clq_claim_begin(files[1], place, second_key, &claims[1]));
         assert_false(claims[1].alone);
-        clq_claim_end(&claims[0]); /* while the other has the place */
+        clq_claim_end(&claims[0]); /* while the other claim holds the place */
         if (!dies) clq_claim_end(&claims[1]);
         if (dies) clq_claims_close(files[1]);
     }
@@ -172,7 +175,8 @@ static void test_two_devices(void **state) {
     for (int i = 0; i < 2; i++) clq_claims_close(files[i]);
 }
 
-/* Nobody waits to distrust a program: one that makes it at this moment, and gets on well, shows that it can be made. */
+/* clq_claim_distrust does not wait. A process that makes the program at this moment, and ends well, shows that the
+ * program can be made. */
 static void test_distrust_does_not_wait(void **state) {
     (void)state;
     clq_claim makes;
@@ -190,7 +194,7 @@ static void test_distrust_does_not_wait(void **state) {
     clq_claims_close(second);
 }
 
-/* Without a file there is nobody to wait for, and nothing to be known. */
+/* Without a claims file there is no process to wait for, and nothing is known. */
 static void test_no_file(void **state) {
     (void)state;
     clq_claim claim;

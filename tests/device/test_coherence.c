@@ -1,4 +1,4 @@
-/* Devices that say that their memory is the host's, and whose caches are not coherent with it: they are used as if they
+/* Devices that say that their memory is the host's, but whose caches are not coherent with it. They are used as if they
  * had memory of their own. */
 #include "fixture.h"
 #include "support/disguise.h"
@@ -10,7 +10,7 @@ static void keep_warning(void *context, clq_log_level level, const char *line) {
     if (level == CLQ_LOG_WARNING) (void)snprintf(warning, sizeof warning, "%s", line);
 }
 
-/* Words that a kernel adds to, by transfers alone. */
+/* A kernel adds to words that only transfers write and read. */
 static void check_transfers(clq_device *device) {
     enum { COUNT = 512 };
     const uint32_t add = 77;
@@ -41,7 +41,8 @@ static void check_transfers(clq_device *device) {
     clq_queue_destroy(queue);
 }
 
-/* The rows of `clique doctor`: none fails; that of the host's memory says why it is not used. */
+/* No row of `clique doctor` fails. The row of the host's memory says why it is not used, unless the device is
+ * coherent. */
 static void check_rows(clq_device *device, bool coherent) {
     clq_check rows[32];
     size_t count;
@@ -56,7 +57,7 @@ static void check_rows(clq_device *device, bool coherent) {
     assert_true(found);
 }
 
-/* stale: the layer's mode, NULL for none. */
+/* stale: the layer's mode; NULL turns it off. */
 static void check_devices(const char *stale) {
     clq_system *system;
     assert_int_equal(stale ? setenv("CLQ_TEST_STALE", stale, 1) : unsetenv("CLQ_TEST_STALE"), 0);
@@ -68,7 +69,7 @@ static void check_devices(const char *stale) {
         clq_devices chosen;
         clq_device *device, *untested;
         const clq_device_info *info = clq_system_device_info(system, indices[k]);
-        assert_true(info->host_unified && info->fine_grain_svm); /* says the driver */
+        assert_true(info->host_unified && info->fine_grain_svm); /* the driver says so */
         CHECK_OK(clq_device_open(system, (clq_device_choice){indices[k], 0, 1}, &untested));
         warning[0] = '\0';
         (void)snprintf(spec, sizeof spec, "%u", (unsigned)indices[k]);

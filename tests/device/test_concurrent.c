@@ -9,7 +9,7 @@ typedef struct worker {
     clq_buffer *words;
     clq_kernel *kernel;
     bool widest_first;
-    uint32_t launches, wrong; /* wrong: words that are not what the launches were to make */
+    uint32_t launches, wrong; /* wrong: words that differ from what the launches must make */
     clq_status status;
     char detail[CLQ_DETAIL_MAX];
 } worker;
@@ -19,7 +19,7 @@ static size_t width_of(const worker *w, size_t step) {
     return w->widest_first ? WIDEST + 1 - width : width;
 }
 
-/* The same kernel with one global size after the other: a driver may load it anew for each of them. */
+/* Launches the same kernel with one global size after the other. A driver may load it again for each size. */
 static clq_status work(worker *w) {
     uint32_t out[WIDEST], wanted[WIDEST] = {0};
     for (uint32_t round = 0; round < ROUNDS; round++)

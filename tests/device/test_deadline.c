@@ -1,5 +1,6 @@
-/* A compiler that does not end: TIMEOUT within the build deadline, nothing of the device used afterwards, a thread left
- * behind that touches nothing freed (the sanitizers watch), and a note that serves the next one. */
+/* A compiler that does not end. The call fails with TIMEOUT within the build deadline, and nothing of the device is
+ * used afterwards. The thread that is left behind touches no freed memory (the sanitizers watch this). A note helps the
+ * next process that wants the program. */
 #include "device/internal.h"
 #include "fixture.h"
 
@@ -13,7 +14,7 @@ enum { LOADERS = 4 };
 static void (*hang_end)(void);
 static unsigned (*hang_count)(void), (*hang_misused)(void);
 
-/* In place of the machine's (--wrap in cmake/tests.cmake): so many threads load programs. */
+/* Replaces the machine's count (--wrap in cmake/tests.cmake): as many threads load programs. */
 unsigned __wrap_clq_cpu_count(void);
 unsigned __wrap_clq_cpu_count(void) { return LOADERS; }
 
@@ -35,7 +36,7 @@ static int start(void **state) {
 
 static const char source[] = "kernel void sequence(global int *out) { *out = 1; }\n";
 
-/* How the program was made that was used last. */
+/* How the program that was used last was made. */
 static struct {
     bool from_source;
     unsigned attempt;
@@ -88,7 +89,7 @@ static void hangs(const char *where, bool optional, bool noted_wanted) {
     assert_int_equal(noted, noted_wanted);
     assert_true(clq_device_lost(device));
     CHECK_FAILS(CLQ_ERROR_DEVICE, use(device, "", false));
-    clq_device *other = NULL; /* of the same driver, which may not answer */
+    clq_device *other = NULL; /* a device of the same driver, which may not answer */
     CHECK_FAILS(CLQ_ERROR_DEVICE, clq_device_open(system, (clq_device_choice){0, 0, 1}, &other));
     CHECK_DETAIL("missed the build deadline of 0.5 s (--build-deadline, build_deadline_s); start a new process");
     clq_device_close(device);
@@ -96,8 +97,8 @@ static void hangs(const char *where, bool optional, bool noted_wanted) {
     assert_int_equal(unsetenv("CLQ_HANG"), 0);
 }
 
-/* Whoever wants the program next makes it anew, by other options, beside the driver that still works on it: at once,
- * also while the device that was lost is open. */
+/* The next device that wants the program makes it again, with other options, while the driver still works on the first
+ * build. This works at once, even while the lost device is open. */
 static void made_anew(const char *options, unsigned attempt) {
     for (int kept = 0; kept < 2; kept++) {
         clq_device *device;
@@ -110,7 +111,8 @@ static void made_anew(const char *options, unsigned attempt) {
     }
 }
 
-/* *where: "build" or "launch" of what the caches do not hold; "build-all" also over the cache's binary. */
+/* where: "build" or "launch" hangs only for a program that the caches do not hold; "build-all" hangs for the cache's
+ * binary, too. */
 static void goes_on(const char *where, const char *options, unsigned attempt) {
     clq_device *device;
     clq_system *system = open_with(0.5, &device);
@@ -131,8 +133,8 @@ static void go_on(void) {
     goes_on("launch", "-DGOES=3", 1);
 }
 
-/* A program of which the cache has a part is built again when the device closes. A compiler that hangs then says
- * nothing against the program, which was launched; and the system knows of it after the device is gone. */
+/* If the cache has a part of a program, the program is built again when the device closes. A compiler that hangs then
+ * says nothing against the program, which was launched. The system still knows of the hang after the device is gone. */
 static void hang_at_close(void) {
     const clq_program_wish wish = {
         .file = "waits", .options = "-DCLOSES", .kernels = "", .text = source, .optional = true};
@@ -148,7 +150,7 @@ static void hang_at_close(void) {
     bool noted;
     assert_false(clq_system_is_stuck(system, &noted));
     assert_int_equal(setenv("CLQ_HANG", "build", 1), 0);
-    device->build.deadline_s = 0.5; /* of what hangs alone */
+    device->build.deadline_s = 0.5; /* only for the call that hangs */
     clq_device_close(device);
     assert_int_equal(unsetenv("CLQ_HANG"), 0);
     assert_int_equal(hang_count(), before + 1);
@@ -162,8 +164,8 @@ static void hang_at_close(void) {
     clq_system_close(system);
 }
 
-/* PoCL compiles what was not launched when it is asked for the binary: by who keeps programs, by the device's close,
- * and by a twin that wants the program. */
+/* PoCL compiles the kernels that were not launched when it is asked for the program's binary. Three callers ask:
+ * clq_device_keep_programs, the device's close, and a twin that wants the program. */
 static clq_status keep_now(clq_system *system, clq_device *device) {
     (void)system;
     return clq_device_keep_programs(device);
@@ -195,8 +197,8 @@ static void keep(const char *options, clq_status (*way)(clq_system *, clq_device
     clq_device *device;
     clq_system *system = open_with(0, &device);
     const unsigned before = hang_count();
-    device->build.deadline_s = 0.5;                            /* of what hangs alone */
-    if (way != ask_twin) CHECK_OK(use(device, options, true)); /* a twin asks for what was not launched */
+    device->build.deadline_s = 0.5;                            /* only for the call that hangs */
+    if (way != ask_twin) CHECK_OK(use(device, options, true)); /* a twin asks only for unlaunched programs */
     assert_int_equal(setenv("CLQ_HANG", "binary", 1), 0);
     CHECK_FAILS(CLQ_ERROR_TIMEOUT, way(system, device));
     assert_int_equal(unsetenv("CLQ_HANG"), 0);
@@ -223,9 +225,10 @@ static void keep_programs(void) {
     if (has_twins) keep("-DKEPT=3", ask_twin);
 }
 
-/* The threads that load programs wait for the one that builds. When its time is over, none of them calls the driver any
- * more, which would be a deadline each; and it is that program which failed, not one in front of it that had to wait.
- * The same program several times: who waits for it may not call the driver either. */
+/* The threads that load programs wait for the thread that builds. When its time is over, none of them may call the
+ * driver any more, because each call would wait for a deadline of its own. The error names the program that hung, not a
+ * program before it that had to wait. If a program is wanted several times, the threads that wait for it may not call
+ * the driver either. */
 static void load(const char *first_text, bool same) {
     clq_device *device;
     clq_system *system = open_with(0.5, &device);
@@ -250,7 +253,7 @@ static void load(const char *first_text, bool same) {
     clq_system_close(system);
 }
 
-/* A program that comes late: its text takes long to read, and so others are at the compiler first. */
+/* A program that reaches the compiler late: its text takes long to read, so other programs are there first. */
 static char *late_text(void) {
     const char end[] = "kernel void late(global int *out) { *out = 1; }\n";
     const size_t blanks = (size_t)64 << 20;
@@ -279,7 +282,7 @@ static void test_hangs(void **state) {
     go_on();
     hang_at_close();
     keep_programs();
-    hang_end(); /* the threads that were left go on, without the devices and systems */
+    hang_end(); /* the threads left behind go on after their devices and systems are gone */
     for (int i = 0; i < 6000 && hang_count() > 0; i++) nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     assert_int_equal(hang_count(), 0);
     clq_device *device;
@@ -308,7 +311,8 @@ static void test_refused(void **state) {
     clq_system_close(system);
 }
 
-/* A compiler that fails and does not say why may do so for a full disk: no later run does without the program. */
+/* If a compiler fails and does not say why, the cause may be a full disk. So a later run must not leave the program
+ * out. */
 static void test_silent(void **state) {
     (void)state;
     for (int later = 0; later < 2; later++) {

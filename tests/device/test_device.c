@@ -64,8 +64,8 @@ static void test_parts(void **state) {
     clq_system_close(system);
 }
 
-/* PoCL 3.1 reads a part that was released while a thread of its own still lets go of the last command, and so ends the
- * process once in ten to some hundred times. So a part is never released, and each opening gets the same one. */
+/* PoCL 3.1 reads a released part while one of its own threads still lets go of the last command. This ends the process
+ * once in ten to some hundred times. So a part is never released, and each opening gets the same part. */
 static void test_parts_opened_again(void **state) {
     (void)state;
     enum { ROUNDS = 20 };
@@ -199,7 +199,8 @@ static void test_island(void **state) {
     clq_system_close(system);
 }
 
-/* Each allocation fails once: a clean MEMORY, or, where the work can go on without, the right answer. */
+/* Each allocation fails in turn. The result is a clean MEMORY error or, if the work can go on without the memory, the
+ * right answer. */
 static void test_allocation_failures(void **state) {
     (void)state;
     uint32_t answer = 0;
@@ -224,7 +225,8 @@ static void test_allocation_failures(void **state) {
     }
 }
 
-/* A folder for caches that cannot be made is no failure, and not what a failing allocation is told of by. */
+/* If the folder for caches cannot be made, this is no failure. And if an allocation fails, the error does not speak of
+ * the folder. */
 static void test_no_folder(void **state) {
     (void)state;
     clq_system *system;

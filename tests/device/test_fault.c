@@ -1,5 +1,6 @@
-/* Fails each OpenCL call of a whole life in turn: always a clean, named error or, where the work can go on without, the
- * right answer. Programs that were kept are still kept afterwards, and a life in which nothing fails is right. */
+/* Lets each OpenCL call of whole_life fail in turn. The result is always a clean, named error or, if the work can go on
+ * without the call, the right answer. Kept programs are still kept afterwards, and a life in which nothing fails is
+ * right. */
 #include "whole_life.h"
 
 #include "support/faults.h"
@@ -25,7 +26,7 @@ static void live_well(const char *spec) {
     assert_int_equal(answer, 5);
 }
 
-/* Kept binaries, each as its file's name and a line's end. */
+/* Lists the kept binaries: each one's file name and a newline. */
 static void list_kept(char *out, size_t bytes) {
     DIR *folder = opendir(files_path("programs"));
     size_t used = 0;
@@ -49,7 +50,7 @@ static void expect_kept(char *names) {
     }
 }
 
-/* Every stride-th call from `first` on. */
+/* Lets every stride-th call from `first` on fail, each in a life of its own. */
 static void fail_calls(const char *spec, cl_int error, bool sticky, unsigned first, unsigned stride) {
     (void)layer.arm(0, 0, false);
     live_well(spec); /* builds the programs, and keeps them */
@@ -63,7 +64,7 @@ static void fail_calls(const char *spec, cl_int error, bool sticky, unsigned fir
     for (unsigned n = first; n <= calls; n += stride) {
         (void)layer.arm(n, error, sticky);
         uint32_t answer = 0;
-        (void)alarm(120); /* for what hangs */
+        (void)alarm(120); /* ends a life that hangs */
         clq_status status = whole_life(spec, &answer);
         (void)alarm(0);
         (void)layer.arm(0, 0, false);
@@ -81,8 +82,8 @@ static void fail_calls(const char *spec, cl_int error, bool sticky, unsigned fir
 }
 
 /* Here each call fails with both errors, and in both ways; under sanitizers, with one error in one way. On the other
- * devices each call fails once, with one error: the odd ones on PoCL's pool, the even ones on Intel's driver, where
- * there is one. */
+ * devices each call fails with one error in one way: the odd calls on PoCL's pool, and the even calls on Intel's
+ * driver. If there is no Intel driver, all calls fail on the pool. */
 static void test_in_caller(void **state) {
     (void)state;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -122,7 +123,7 @@ static void test_failing_flush(void **state) {
     clq_device *device;
     clq_queue *queue;
     clq_event *event = NULL;
-    enum { FLUSH = 2 }; /* the call behind that for the marker */
+    enum { FLUSH = 2 }; /* the call after the one for the marker */
     CHECK_OK(clq_system_open(NULL, &system));
     CHECK_OK(clq_device_open(system, (clq_device_choice){0, 0, 1}, &device));
     CHECK_OK(clq_queue_create(device, 0, &queue));
@@ -147,13 +148,14 @@ static void test_failing_flush(void **state) {
     clq_system_close(system);
 }
 
-/* Memory that the device gave and that only lacks its end is not too much memory. */
+/* If the device gave the memory and only the callback for its end cannot be set, the error is not that of too much
+ * memory. */
 static void test_failing_callback(void **state) {
     (void)state;
     clq_system *system;
     clq_device *device;
     clq_buffer *buffer = NULL;
-    enum { CALLBACK = 3 }; /* the call behind those for the memory and the buffer over it */
+    enum { CALLBACK = 3 }; /* the call after the two for the memory and the buffer over it */
     CHECK_OK(clq_system_open(NULL, &system));
     CHECK_OK(clq_device_open(system, (clq_device_choice){0, 0, 1}, &device));
     assert_true(clq_device_get_info(device)->fine_grain_svm);

@@ -12,7 +12,7 @@ static const char calls[] = "kernel void together(global float *w, global float 
                             "    repeat_2(1, 0, 0, 2, 1, 1, g, y, 40, 1, 1, 1, 0.5f);\n"
                             "}\n";
 
-/* TILE is defined once, the other time with a value; RULE for one part alone. */
+/* Some parts define TILE without a value and one with a value. Only one part defines RULE. */
 static const clq_program_part parts[] = {{"update", "-DTILE -DTAIL", "update"},
                                          {"update", "-DTILE=1  -DTAIL -DRULE=momentum -DSTATES=1", "update"},
                                          {"repeat", "-DTILE -DWIDTH=1", "repeat"}};

@@ -64,7 +64,8 @@ static void wrong_use(clq_device *device, clq_queue *queue) {
     clq_buffer_destroy(buffer);
 }
 
-/* A program that does not compile says which file, on what, and what the compiler said, in one line. */
+/* The error of a program that does not compile says in one line which file and device it is about, and what the
+ * compiler said. */
 static void failing_build(clq_device *device, clq_queue *queue) {
     (void)queue;
     clq_kernel *kernel = NULL;
@@ -83,7 +84,7 @@ static void failing_build(clq_device *device, clq_queue *queue) {
     clq_kernel_destroy(kernel);
 }
 
-/* The numbers of Random123's known-answer file, from the device's generator. */
+/* The device's generator gives the numbers of Random123's known-answer file. */
 static void philox_answers(clq_device *device, clq_queue *queue) {
     static const struct {
         uint64_t key, high;

@@ -1,5 +1,5 @@
-/* PoCL's own cache goes away, or is damaged, under a process that uses it; and what other processes find then. A
- * process of its own for each use. */
+/* PoCL's own cache is removed or damaged while a process uses it, and what other processes find then. Each use is a
+ * process of its own. */
 #include "device/internal.h"
 #include "fixture.h"
 
@@ -11,7 +11,8 @@
 
 static const char *pocl_cache(void) { return getenv("POCL_CACHE_DIR"); }
 
-/* Calls body for each file below the folder whose name ends so; how many there are. */
+/* Calls body (NULL: nothing) for each file below the folder whose name ends in `end`. Returns the number of such
+ * files. */
 static size_t each_file(const char *path, const char *end, void (*body)(const char *path)) {
     DIR *dir = opendir(path);
     if (!dir) return 0;
@@ -30,7 +31,7 @@ static size_t each_file(const char *path, const char *end, void (*body)(const ch
     return found;
 }
 
-/* A new file in the place of the old one: who has that open goes on with it. */
+/* Puts a new file in the place of the old one: a process that has the old file open goes on with it. */
 static void cut_to_half(const char *path) {
     char half[1200];
     void *content;
@@ -45,7 +46,7 @@ static void cut_to_half(const char *path) {
     assert_int_equal(rename(half, path), 0);
 }
 
-/* Runs a kernel on PoCL, whose answer is checked; does `what` happens then, and closes the device. */
+/* Runs a kernel on PoCL, checks its answer and closes the device. `what` names what happens meanwhile. */
 static int child(const char *what) {
     clq_system *system;
     clq_device *device;
@@ -91,17 +92,17 @@ close:
     clq_queue_destroy(queue);
     clq_device_close(device);
     clq_system_close(system);
-    /* Without a search for leaks: where PoCL has opened the half of a library it would read the data that this lacks,
-     * and what a lost device had is not given back. */
+    /* Leaves without the search for leaks. If PoCL has opened half of a library, the search would read the data that is
+     * missing. And the memory of a lost device is not given back. */
     if (strcmp(what, "cut") == 0 || strcmp(what, "lose") == 0) _exit(0);
     return 0;
 }
 
-static char programs[256]; /* of the cache */
+static char programs[256]; /* the cache's folder of programs */
 
 static size_t kept(void) { return each_file(programs, ".bin", NULL); }
 
-/* What is left of a program then is not kept. */
+/* What is left of a program after PoCL's files were removed or cut is not kept. */
 static void test_removed(void **state) {
     (void)state;
     static const char *const ways[] = {"remove", "cut"};
@@ -110,14 +111,14 @@ static void test_removed(void **state) {
         (void)files_remove(pocl_cache());
         assert_int_equal(run(ways[i]), 0);
         assert_int_equal(kept(), 0);
-        assert_int_equal(run("use"), 0); /* not by what PoCL has of it, cut */
+        assert_int_equal(run("use"), 0); /* without PoCL's cut files */
         assert_int_equal(kept(), 1);
         assert_int_equal(run("use"), 0);
     }
 }
 
-/* A process that ended before its program was kept, or before a kept one's kernels ran, may have died of it. The next
- * one does not trust what PoCL kept, as here, where it would die of that, too. */
+/* A process that ended before its program was kept, or before the kernels of a kept program ran, may have died of the
+ * program. The next process does not trust the files that PoCL kept. Here it would die of them, too. */
 static void test_damaged(void **state) {
     static const char *const kinds[] = {".so", ".bc"};
     (void)state;
@@ -130,14 +131,14 @@ static void test_damaged(void **state) {
         assert_int_equal(kept(), 1);
         assert_int_equal(run("use"), 0); /* the binary, which PoCL unpacks into its cache */
         assert_true(each_file(pocl_cache(), kinds[i], cut_to_half) > 0);
-        assert_int_equal(run("use"), -1); /* by an assertion of PoCL's */
+        assert_int_equal(run("use"), -1); /* dies by an assertion of PoCL's */
         assert_int_equal(run("use"), 0);
         assert_int_equal(run("use"), 0);
         (void)files_remove(programs);
     }
 }
 
-/* Where a process dies once it has built a program: the next one builds it apart. */
+/* If a process dies after it built a program, the next process builds the program apart. */
 static void test_death(void **state) {
     (void)state;
     assert_int_equal(run("die"), 0);
@@ -147,7 +148,7 @@ static void test_death(void **state) {
     assert_int_equal(kept(), 1);
 }
 
-/* Where a process dies over a kernel of a kept program after another one of the same program ran. */
+/* A process dies over a kernel of a kept program after another kernel of the program ran. */
 static void test_death_over_a_later_kernel(void **state) {
     (void)state;
     for (int i = 0; i < 2; i++) assert_int_equal(run("both"), 0); /* built, and as a binary */
@@ -161,7 +162,8 @@ static void test_death_over_a_later_kernel(void **state) {
     assert_int_equal(each_file(pocl_cache(), "program.bc", NULL), before); /* it is trusted */
 }
 
-/* A process that can write nothing (ulimit -f) does not take the program of one that died, nor from those that can. */
+/* A process that can write nothing (ulimit -f) does not use the program of a process that died, and does not take the
+ * program from processes that can write. */
 static void test_death_before_one_that_cannot_write(void **state) {
     (void)state;
     assert_int_equal(run("use"), 0);
@@ -172,7 +174,7 @@ static void test_death_before_one_that_cannot_write(void **state) {
     assert_int_equal(kept(), 1);
 }
 
-/* A device that is lost is no death: the process went on, and the next one takes the programs that are kept. */
+/* The loss of a device is no death: the process went on, and the next process takes the kept programs. */
 static void test_lost_device(void **state) {
     (void)state;
     for (int i = 0; i < 2; i++) assert_int_equal(run("use"), 0); /* built, and as a binary */
@@ -187,7 +189,7 @@ static void *read_kept_path;
 static size_t read_kept_bytes;
 static void read_kept(const char *path) { CHECK_OK(clq_file_read(path, 1 << 26, &read_kept_path, &read_kept_bytes)); }
 
-/* Cut anywhere, a binary is not whole; nor with a file in it that is empty or of another kind. */
+/* A binary is not whole if it is cut anywhere, or if a file in it is empty or of another kind. */
 static void test_whole(void **state) {
     enum { HEADER = 48 /* of the cache's entry */, FILES_AT = 8 + 8 + 4 + 4 + 8 + 4 + 41 };
     (void)state;
@@ -209,7 +211,7 @@ static void test_whole(void **state) {
         assert_false(clq_pocl_binary_is_whole(binary, bytes));
         binary[at] ^= 1;
     }
-    /* As PoCL gives it where the files are gone: no intermediate code, and the kernels' metadata alone. */
+    /* The binary that PoCL gives if its files are gone: it has no intermediate code, only the kernels' metadata. */
     uint32_t version;
     memcpy(&version, binary + 16, sizeof version);
     if (version == 9) {

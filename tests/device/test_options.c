@@ -1,4 +1,4 @@
-/* What kernels are built with, on devices that are told as their drivers tell them. */
+/* The options that kernels are built with, on devices that are described as their drivers describe them. */
 #include "device/internal.h"
 #include "fixture.h"
 
@@ -15,7 +15,7 @@ static const clq_compiler_facts amd_told = {"cl_khr_fp64 cl_khr_subgroups cl_khr
                                             WITH(VERSION(1, 2), VERSION(2, 0))};
 static const clq_compiler_facts rusticl = {"cl_khr_subgroups", "OpenCL C 1.2",
                                            WITH(VERSION(1, 0), VERSION(1, 1), VERSION(1, 2), VERSION(3, 0))};
-/* PoCL 3.1: an OpenCL 3.0 platform whose compiler had no other version than 1.2. */
+/* PoCL 3.1: an OpenCL 3.0 platform whose compiler had no version above 1.2. */
 static const clq_compiler_facts pocl = {"cl_khr_fp64", "OpenCL C 1.2",
                                         WITH(VERSION(1, 0), VERSION(1, 1), VERSION(1, 2))};
 static const clq_compiler_facts old = {.extensions = "cl_khr_subgroups", .c_version = "OpenCL C 1.2"};
@@ -36,7 +36,8 @@ static void check(const clq_device *device, const char *own, const char *standar
     clq_free(options);
 }
 
-/* The version that kernels with sub-groups are built for (NULL: none, it cannot). All others are built for 1.2. */
+/* standard: the version that kernels with sub-groups are built for, or NULL if the device cannot have such kernels. All
+ * other kernels are built for 1.2. */
 static void expect(const clq_compiler_facts *facts, const char *standard) {
     const clq_device device = {.info = {.type = CLQ_DEVICE_CPU, .vector_width = 8},
                                .sub_group_standard = clq_sub_group_standard(facts)};
@@ -52,7 +53,7 @@ static void test_standard(void **state) {
     expect(&amd, "-cl-std=CL2.0");
     expect(&amd_told, "-cl-std=CL2.0");
     expect(&rusticl, "-cl-std=CL3.0");
-    expect(&intel, "-cl-std=CL1.2"); /* and an extension */
+    expect(&intel, "-cl-std=CL1.2"); /* with an extension */
     expect(&nvidia, NULL);
     expect(&pocl, NULL);
     expect(&old, NULL);

@@ -1,4 +1,4 @@
-/* Programs that have some of a file's kernels only, made several at once and by several threads. */
+/* Programs that have only some of a file's kernels, made several at once and by several threads. */
 #include "fixture.h"
 
 static void has(clq_device *device, const char *kernels, const char *function, bool wanted) {
@@ -11,8 +11,8 @@ static void has(clq_device *device, const char *kernels, const char *function, b
     clq_kernel_destroy(kernel);
 }
 
-/* The first and the last of the file, one in the middle, one that is written in one line; names that are part of
- * another's. */
+/* The wanted kernels: the first and the last of the file, one in the middle, one that is written in one line. Some
+ * names are part of another kernel's name. */
 static void only_the_wanted(clq_device *device, clq_queue *queue) {
     (void)queue;
     has(device, "arithmetic add_words", "arithmetic", true);
@@ -30,8 +30,8 @@ static void test_only_the_wanted(void **state) {
     on_each_device(only_the_wanted);
 }
 
-/* What is wrong is told of the first program that is, every time; what lines the compiler names are those of the file:
- * a definition that is left out leaves its lines. */
+/* The error is always that of the first wrong program. The compiler's line numbers are those of the file, because a
+ * definition that is left out leaves its lines. */
 static void first_failure(clq_device *device, clq_queue *queue) {
     (void)queue;
     const clq_program_wish wishes[] = {{"selftest", "", "add_words", NULL, false},
@@ -79,7 +79,7 @@ static void load(void *context) {
     if (l->status == CLQ_OK) l->status = clq_kernel_create_among(l->device, &wishes[1], "add_words", &l->kernel);
 }
 
-/* Two threads for each of two devices: with the cache as it is, cold at first, and with none. */
+/* Two threads for each of two devices: with the default cache, which is cold at first, and without a cache. */
 static void test_from_many_threads(void **state) {
     (void)state;
     const char *const caches[] = {NULL, NULL, ""};

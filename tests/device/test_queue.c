@@ -62,8 +62,8 @@ static void ranges(clq_device *device, clq_queue *queue) {
     clq_buffer_destroy(a);
 }
 
-/* Two queues of one device: a write that blocks is done for both when it returns. By the standard a driver owes no more
- * than that the host's memory may be used again: Intel's CPU runtime has most of these writes still to make. */
+/* Two queues of one device: when a blocking write returns, it is done for both queues. The standard only promises that
+ * the host may use its memory again: Intel's CPU runtime has most of these writes still to make. */
 static void blocking_writes(clq_device *device, clq_queue *first) {
     enum { PIECE = 256 << 10, ALL = 2500001, ROUNDS = 12 };
     static unsigned char in[ALL], out[ALL];
@@ -82,7 +82,7 @@ static void blocking_writes(clq_device *device, clq_queue *first) {
     }
 }
 
-/* Two queues of one device: what the second reads is what the first has written by its mark. */
+/* Two queues of one device: the second queue reads what the first one wrote before its mark. */
 static void events(clq_device *device, clq_queue *first) {
     clq_queue *second;
     clq_buffer *a;
@@ -102,7 +102,7 @@ static void events(clq_device *device, clq_queue *first) {
     }
     CHECK_OK(clq_queue_mark(first, &point));
     CHECK_OK(clq_event_wrap(device, clq_event_handle(point), &again));
-    /* Only of a wrapped event the queue may be unflushed; a shared one is as the one that it was made of. */
+    /* Only a wrapped event's queue may be unflushed. A shared event is wrapped if the event that it was made of is. */
     CHECK_OK(clq_event_share(point, &shared[0]));
     CHECK_OK(clq_event_share(again, &shared[1]));
     clq_event_destroy(point);
@@ -121,13 +121,13 @@ static void events(clq_device *device, clq_queue *first) {
     clq_buffer_destroy(a);
 }
 
-/* Nothing of a queue runs while the event that it waits for is not complete. */
+/* No command of a queue runs while the event that the queue waits for is not complete. */
 static void gates(clq_device *device, clq_queue *queue) {
     clq_buffer *a;
     clq_event *gate, *point;
     uint32_t out[4] = {9, 9, 9, 9};
     CHECK_OK(clq_event_create(device, &gate));
-    if (clq_device_runs_in_caller(device)) { /* there this thread would wait, for itself */
+    if (clq_device_runs_in_caller(device)) { /* on this device the thread would wait for itself */
         CHECK_OK(clq_event_complete(gate, true));
         CHECK_OK(clq_queue_wait(queue, gate));
         clq_event_destroy(gate);
@@ -185,7 +185,7 @@ static void keep_a_core(void *ends) {
     }
 }
 
-/* On cores that have other work, so that what a driver's own threads have to do comes late. */
+/* Other threads keep the cores busy, so that a driver's own threads do their work late. */
 static void test_blocking_writes(void **state) {
     enum { MOST = 8 };
     (void)state;
@@ -211,8 +211,9 @@ static void test_gates(void **state) {
     on_each_device(gates);
 }
 
-/* Waiting for the queue tells of a command that failed, where the driver's own clFinish returns success (PoCL; Intel's
- * runtime runs what waits for a failed event as if nothing had happened). The failure is not the device's. */
+/* A wait for the queue reports a command that failed, even if the driver's own clFinish returns success, as PoCL's
+ * does. (Intel's runtime runs a command that waits for a failed event as if nothing had happened.) The device is not
+ * lost by such a failure. */
 static void failed_dependency(clq_device *device, clq_queue *queue) {
     clq_event *gate;
     clq_buffer *a;
@@ -228,7 +229,7 @@ static void failed_dependency(clq_device *device, clq_queue *queue) {
         CHECK_OK(clq_event_complete(gate, false));
         CHECK_FAILS(CLQ_ERROR_DEVICE, clq_queue_finish(other));
         CHECK_DETAIL("what the queue waited for");
-        CHECK_OK(clq_queue_finish(other)); /* told once */
+        CHECK_OK(clq_queue_finish(other)); /* reported once */
         clq_queue_destroy(other);
     } else {
         CHECK_OK(clq_event_complete(gate, false));
@@ -248,7 +249,8 @@ static void test_failed_dependency(void **state) {
     on_each_device(failed_dependency);
 }
 
-/* A device on which a command ended so is lost: every call after that fails at once, by name, and nothing hangs. */
+/* A device is lost if a command on it ends with `error`. Every call after that fails at once with a named error, and
+ * nothing hangs. */
 static void lose_by(cl_int error, const char *told) {
     clq_system *system;
     clq_device *device;
@@ -269,7 +271,7 @@ static void lose_by(cl_int error, const char *told) {
     CHECK_DETAIL("pocl:0");
     assert_true(clq_device_lost(device));
     CHECK_FAILS(CLQ_ERROR_DEVICE, clq_queue_finish(queue));
-    CHECK_DETAIL(told); /* the first failure is what is told */
+    CHECK_DETAIL(told); /* later calls report the first failure */
     CHECK_FAILS(CLQ_ERROR_DEVICE, clq_queue_flush(queue));
     CHECK_FAILS(CLQ_ERROR_DEVICE, clq_queue_create(device, 0, &unset));
     CHECK_FAILS(CLQ_ERROR_DEVICE, clq_buffer_create(device, CLQ_MEMORY_DEVICE, 64, "b", &b));
@@ -294,7 +296,7 @@ static void test_lost(void **state) {
     lose_by(-9999, "NVIDIA's error for a kernel that failed, mostly by an illegal access to memory (-9999)");
 }
 
-/* A device on which a command merely failed is not. */
+/* A device on which a command merely failed is not lost. */
 static void test_failed(void **state) {
     (void)state;
     clq_system *system;
@@ -312,7 +314,8 @@ static void test_failed(void **state) {
     clq_system_close(system);
 }
 
-/* After a failure: commands that end are waited for; a device whose commands do not end is given up. */
+/* clq_queue_settle, for use after a failure: it waits for commands that end, and gives up a device whose commands do
+ * not end. */
 static void test_settle(void **state) {
     (void)state;
     clq_system *system;

@@ -1,4 +1,5 @@
-/* The table of quirks against the drivers that are here, and against devices that look like others'. */
+/* Compares the table of quirks with the drivers that are here, and with devices that look like other drivers'
+ * devices. */
 #include "device/fixture.h"
 #include "device/internal.h"
 #include "support/disguise.h"
@@ -47,7 +48,7 @@ static void drivers_here(void **state) {
     on_each_device(drivers_on);
 }
 
-/* PoCL's basic device, but for its type and the name of its platform. */
+/* Checks PoCL's basic device, whose type and platform name are disguised. */
 static void disguised(const char *platform, uint32_t want) {
     clq_system *sys;
     clq_device *device;
@@ -89,7 +90,7 @@ static void facts_decide(void **state) {
     check("another CPU", clq_quirks_of(&other, "OpenCL 1.2"), HAS(BUILDS_ONE_AT_A_TIME));
 }
 
-/* Each row says why, where it was seen and of which driver; each quirk has one. */
+/* Each row names its driver, its reason and where the quirk was seen. Each quirk has a row. */
 static void rows_are_whole(void **state) {
     (void)state;
     size_t count;

@@ -1,5 +1,5 @@
-/* The list of devices that is kept, and that lets a program open one driver alone. The loader reads its environment
- * once in a process: each use is a process of its own, this program with the name of what it is to do. */
+/* The kept list of devices, which lets a program open one driver alone. The loader reads its environment once in a
+ * process. So each use is a process of its own: this program, with the name of its task as argument. */
 #include "device/internal.h"
 #include "fixture.h"
 
@@ -8,7 +8,8 @@
 
 #include <sys/stat.h>
 
-/* What a child says to a list that serves. Where the tests have one driver, none is ever left alone. */
+/* A child's exit status if the list serves. If the tests have only one driver, the list never serves, because there is
+ * no driver to leave alone. */
 #if defined(__x86_64__)
 enum { KNOWN = 0 };
 #else
@@ -33,7 +34,7 @@ static int list(void) {
     return 0;
 }
 
-/* Whether the list serves for a selection: 0 or 10. */
+/* Returns 0 if the list serves for the selection, and 10 if not. */
 static int recall(const char *spec) {
     clq_system *recalled;
     EXPECT(clq_system_recall(spec, &recalled) == CLQ_OK);
@@ -43,7 +44,7 @@ static int recall(const char *spec) {
     return known ? 0 : 10;
 }
 
-/* Selects a device with one driver alone; index, name and label are as in the whole list. */
+/* Selects a device with one driver alone. Its index, name and label are as in the whole list. */
 static int use(const char *spec, const char *loaded, const char *left_alone) {
     clq_system *system;
     clq_devices devices;
@@ -66,7 +67,7 @@ static int use(const char *spec, const char *loaded, const char *left_alone) {
     }
     EXPECT(clq_device_open(system, devices.items[0], &device) == CLQ_OK);
     EXPECT(strncmp(clq_device_label(device), before.driver, strlen(before.driver)) == 0);
-    clq_trim_code(); /* nobody is to notice */
+    clq_trim_code(); /* must change nothing */
     bool ok = false;
     char reason[CLQ_REASON_MAX];
     EXPECT(clq_device_self_test(device, &ok, reason, sizeof reason) == CLQ_OK && ok);
@@ -75,7 +76,7 @@ static int use(const char *spec, const char *loaded, const char *left_alone) {
     return 0;
 }
 
-/* As after a device of it failed its test. */
+/* Does what the library does after a device of the list failed its test. */
 static int forget(void) {
     clq_system *system;
     EXPECT(clq_system_recall("pocl:0", &system) == CLQ_OK && system);
@@ -85,7 +86,7 @@ static int forget(void) {
     return 0;
 }
 
-/* As when a driver lists fewer devices than it did. */
+/* The driver lists fewer devices than before, and a selected device is gone. */
 static int lose(void) {
     clq_system *system;
     EXPECT(clq_system_recall("pocl:0,pocl:1", &system) == CLQ_OK && system);
@@ -95,7 +96,7 @@ static int lose(void) {
     return 0;
 }
 
-/* Whom the list has no use for: devices beside those that were asked for may go. */
+/* A device that was not asked for is gone, which is no error. */
 static int lose_another(void) {
     clq_system *system;
     EXPECT(clq_system_recall("pocl:0", &system) == CLQ_OK && system);
@@ -105,7 +106,7 @@ static int lose_another(void) {
     return 0;
 }
 
-/* A folder of vendor files like the one in use, but that PoCL's names a symbolic link to its library, which the linker
+/* Adds PoCL's vendor file to the folder of vendor files. It names a symbolic link to PoCL's library, which the linker
  * finds by LD_LIBRARY_PATH. */
 static int link_library(void) {
     char line[1024], path[1200];
@@ -120,7 +121,7 @@ static int link_library(void) {
     line[strcspn(line, "\n")] = '\0';
     (void)snprintf(path, sizeof path, "%s/libthe-link.so.1", folder);
     EXPECT(symlink(library, path) == 0);
-    (void)snprintf(path, sizeof path, "%s/pocl", folder); /* where PoCL looks for its devices: beside its library */
+    (void)snprintf(path, sizeof path, "%s/pocl", folder); /* PoCL looks for its devices beside its library */
     *strrchr(line, '/') = '\0';
     (void)snprintf(line + strlen(line), sizeof line - strlen(line), "/pocl");
     EXPECT(symlink(library, path) == 0);
@@ -168,11 +169,11 @@ static void asks_all_where_one_is_not_enough(void **state) {
     assert_int_equal(run("pocl:0,intel"), 10);
     assert_int_equal(run("all"), 10);
     assert_int_equal(run("pocl:5/2"), 10);  /* only the driver knows */
-    assert_int_equal(run("pocl:99"), 10);   /* the whole list belongs into the message */
-    assert_int_equal(run("nonsense:"), 10); /* and is wanted for this one too */
+    assert_int_equal(run("pocl:99"), 10);   /* the error message names the whole list */
+    assert_int_equal(run("nonsense:"), 10); /* and so does this one */
 }
 
-/* Whatever devices depend on: the list of another environment is another list. */
+/* If a variable that devices depend on changes, the list does not serve: another environment has another list. */
 static void holds_only_where_it_was_made(void **state) {
     (void)state;
     assert_int_equal(run("list"), 0);
@@ -205,7 +206,7 @@ static void notices_what_is_gone(void **state) {
     assert_int_equal(run("lose another"), 0);
     assert_int_equal(run("pocl:0"), 0);
     assert_int_equal(run("lose"), 0);
-    assert_int_equal(run("pocl:0"), 10); /* until the next list */
+    assert_int_equal(run("pocl:0"), 10); /* until devices are listed again */
     assert_int_equal(run("list"), 0);
     assert_int_equal(run("pocl:0"), 0);
 #endif
@@ -214,7 +215,7 @@ static void notices_what_is_gone(void **state) {
     unsetenv("CLIQUE_ALL_DRIVERS");
 }
 
-/* Links to the vendor files in use, in the folder `v` of the test's own. */
+/* Makes links to the vendor files in use, in the test's own folder `v`. */
 static void link_vendors(void) {
     char from[1024], to[1024];
     const char *vendors = getenv("OCL_ICD_VENDORS");
@@ -232,7 +233,7 @@ static void link_vendors(void) {
     (void)closedir(dir);
 }
 
-/* Sets a variable, unless value is NULL, until it is put back. */
+/* Sets the variable, or unsets it if value is NULL. Returns a copy of the value before (NULL: none) for put_back. */
 static char *exchange(const char *name, const char *value) {
     char *before = getenv(name) ? clq_strdup(getenv(name)) : NULL;
     if (value)
@@ -247,7 +248,7 @@ static void put_back(const char *name, char *before) {
     clq_free(before);
 }
 
-/* The shortest paths of vendor files that there are. */
+/* Vendor files with the shortest possible paths. */
 static void knows_vendors_by_short_paths(void **state) {
     (void)state;
     char was[1024];
@@ -262,7 +263,7 @@ static void knows_vendors_by_short_paths(void **state) {
     assert_int_equal(known, KNOWN);
 }
 
-/* As NVIDIA's libnvidia-opencl.so.1, a link to the file that has the version in its name. */
+/* Like NVIDIA's libnvidia-opencl.so.1, which is a link to the file with the version in its name. */
 static void knows_a_library_by_a_link(void **state) {
     (void)state;
     char own[512], path[512];

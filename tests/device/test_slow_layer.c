@@ -1,5 +1,5 @@
-/* The layer of slow devices (tests/support/slow_layer.c): devices rest as long as they are to, and compute what they
- * compute otherwise. */
+/* The layer of slow devices (tests/support/slow_layer.c): devices rest for as long as they must, and compute the same
+ * results as without the layer. */
 #include "fixture.h"
 #include "support/slow.h"
 
@@ -7,7 +7,7 @@ enum { WORDS = 4096, KERNELS = 10, LATE = 4 };
 
 static slow layer;
 
-/* So many kernels that add 1, and what they made. */
+/* Launches `kernels` kernels that add 1, and checks what they made. */
 static void launch(clq_device *device, clq_queue *queue, uint32_t kernels) {
     static uint32_t words[WORDS];
     const uint32_t one = 1;
@@ -26,7 +26,8 @@ static void launch(clq_device *device, clq_queue *queue, uint32_t kernels) {
     clq_buffer_destroy(buffer);
 }
 
-/* Its rest is so many times what it computed, to the layer's thousandths; what was before is taken off. */
+/* Since the last call, the device at `place` rested `times` as long as it computed. *busy_s and *rest_s hold both
+ * times, in seconds, until the next call. */
 static void rests(unsigned place, double times, double *busy_s, double *rest_s) {
     double busy, rest;
     layer.times(place, &busy, &rest);
@@ -79,7 +80,8 @@ static void devices_change_their_pace(void **state) {
 
 static void launches(clq_device *device, clq_queue *queue) { launch(device, queue, KERNELS); }
 
-/* The second device rests from its first kernel on, the third behind some, the fourth behind more than it gets. */
+/* The second device rests from its first kernel on, the third after some kernels, and the fourth after more kernels
+ * than it gets. */
 static void words_set_the_pace(void **state) {
     (void)state;
     clq_system *system;
@@ -103,7 +105,7 @@ static void parts_go_as_the_whole(void **state) {
     double busy_s[2] = {0}, rest_s[2] = {0};
     layer.pace(indices[TEST_INTEL], 2.0);
     on_device(system, (clq_device_choice){indices[TEST_INTEL], 1, 2}, launches);
-    rests(devices, 0.0, &busy_s[0], &rest_s[0]); /* the other half */
+    rests(devices, 0.0, &busy_s[0], &rest_s[0]); /* the other half did nothing */
     rests(devices + 1, 1.0, &busy_s[1], &rest_s[1]);
     clq_system_close(system);
 }

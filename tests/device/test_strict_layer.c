@@ -1,5 +1,5 @@
-/* The strict layer of the tests (tests/support/strict) is on, and each of its strictnesses shows a small program that
- * errs. The programs speak OpenCL themselves: the library does not err so. */
+/* The strict layer of the tests (tests/support/strict) is on, and a small program that breaks a rule shows each of its
+ * checks. The programs call OpenCL themselves, because the library does not break these rules. */
 #undef CL_TARGET_OPENCL_VERSION
 #define CL_TARGET_OPENCL_VERSION 200
 #define CL_USE_DEPRECATED_OPENCL_1_2_APIS
@@ -94,7 +94,7 @@ static cl_int state(cl_event event) {
     return status;
 }
 
-/* Long enough for a command that wrongly may start. */
+/* Waits long enough for a command to start that must not start yet. */
 static void linger(void) { nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL); }
 
 /* ---- facts ---- */
@@ -176,7 +176,7 @@ static void commands_are_held_until_a_flush(void **unused) {
     must(clEnqueueWriteBuffer(r.queues[0], memory, CL_FALSE, 0, sizeof wrote, &wrote, 0, NULL, &event));
     linger();
     assert_int_equal(state(event), CL_QUEUED);
-    wrote = 8; /* the program may not do this: what is written is what lies there when the command runs */
+    wrote = 8; /* a program must not do this: the write takes the bytes that lie there when the command runs */
     must(clFlush(r.queues[0]));
     must(clWaitForEvents(1, &event));
     assert_int_equal(state(event), CL_COMPLETE);
@@ -259,7 +259,7 @@ static void host_events_gate_commands(void **unused) {
     }
 }
 
-/* In nanoseconds of the device's clock. */
+/* The command's run time, in nanoseconds of the device's clock. */
 static cl_ulong duration(cl_event event) {
     cl_ulong begin, end;
     must(clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_START, sizeof begin, &begin, NULL));
@@ -279,7 +279,7 @@ static void delays_take_time(void **unused) {
         most = CLQ_MAX(most, duration(event));
         must(clReleaseEvent(event));
     }
-    assert_true(most > 3000000); /* more than the longest delay: the device is slow besides */
+    assert_true(most > 3000000); /* more than the longest delay, because the device is slow as well */
     must(clReleaseMemObject(memory));
     rig_close(&r);
 }
@@ -311,7 +311,7 @@ static void disjoint_writes_of_two_devices_are_lost(void **unused) {
     }
 }
 
-/* One after the other, they come together: through views as well. */
+/* If the devices write one after the other, both writes are kept, through views as well. */
 static void ordered_writes_of_two_devices_are_kept(void **unused) {
     (void)unused;
     rig r = rig_open("hold migrate");
@@ -503,7 +503,7 @@ static void overlapping_views_end_newest_first(void **unused) {
     rig_close(&r);
 }
 
-/* An argument is what it was when the launch was enqueued, also where the launch starts later. */
+/* A launch uses the arguments that were set when it was enqueued, even if it starts later. */
 static void arguments_are_taken_when_enqueued(void **unused) {
     (void)unused;
     static const char source[] = "kernel void work(global uint *out, uint value) { out[value] = value; }\n";

@@ -1,9 +1,8 @@
-/* What a tracing queue tells of its commands: every launch, the transfers that are named, in order, in the host's time.
- */
+/* What a tracing queue records of its commands: every launch and every named transfer, in order, in the host's time. */
 #include "fixture.h"
 #include "support/check.h"
 
-enum { LAUNCHES = 1300, WORDS = 4096 }; /* more than wait for their times to be read */
+enum { LAUNCHES = 1300, WORDS = 4096 }; /* more commands than may wait at once for their times to be read */
 
 typedef struct rig {
     clq_queue *queue;
@@ -69,7 +68,7 @@ static void every_launch(clq_device *device, clq_queue *plain) {
     if (spans[0].begin < before - error || spans[found - 1].end > after + error)
         fail_msg("%s: from %.9f to %.9f and the host says %.9f to %.9f, within %.9f", clq_device_label(device),
                  spans[0].begin, spans[found - 1].end, before, after, error);
-    CHECK_OK(clq_queue_spans(r.queue, &again, &found_again, &error_again)); /* asking takes nothing away */
+    CHECK_OK(clq_queue_spans(r.queue, &again, &found_again, &error_again)); /* a call does not remove the spans */
     assert_int_equal(found_again, found);
     assert_string_equal(again[LAUNCHES].name, "upload");
     CHECK_OK(clq_queue_read(r.queue, r.words, 0, words, sizeof words, true));
@@ -130,7 +129,7 @@ static clq_status record(void *context) {
     return status;
 }
 
-/* A name is of one command: of that alone which could not be recorded. */
+/* A name is for one command only, even if this command could not be recorded. */
 static void names_are_not_left(clq_device *device, clq_queue *plain) {
     (void)plain;
     rig r = make(device);

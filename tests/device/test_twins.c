@@ -1,6 +1,6 @@
-/* Devices of PoCL that come and go in one thread, and drop programs, while another thread's device, their twin, looks
- * for programs among them (src/device/program/twin.c). The thread sanitizer finds what is read and written at the same time,
- * the address sanitizer what is read after it was freed. */
+/* Devices of PoCL come and go in one thread, and drop programs, while another thread's device, their twin, looks for
+ * programs among them (src/device/program/twin.c). The thread sanitizer finds memory that is read and written at the
+ * same time, the address sanitizer memory that is read after it was freed. */
 #include "fixture.h"
 
 #include "support/files.h"
@@ -14,7 +14,7 @@ typedef struct worker {
     char detail[CLQ_DETAIL_MAX];
 } worker;
 
-/* A program that nobody has yet: the compiler runs, once for all twins. */
+/* Makes a program. If no twin has it yet, the compiler runs, once for all twins. */
 static clq_status make_program(clq_device *device, unsigned number) {
     char options[64];
     static const char text[] = "kernel void add(global float *x) { x[get_global_id(0)] += NUMBER; }\n";
@@ -26,7 +26,7 @@ static clq_status make_program(clq_device *device, unsigned number) {
     return CLQ_OK;
 }
 
-/* Each program is sought among the other thread's devices before it is built. */
+/* Before a program is built, it is sought among the other thread's devices. */
 static clq_status seek(worker *w) {
     clq_device *device;
     CLQ_TRY(clq_device_open(w->system, (clq_device_choice){w->index, 0, 1}, &device));
@@ -104,8 +104,8 @@ static void launch_once(clq_device *device, clq_kernel *kernel) {
     clq_queue_destroy(queue);
 }
 
-/* How many programs are kept once a second device has a program of the first one, which was launched there or not.
- * *twins: whether they are such, which ask each other. */
+/* Returns how many programs are kept once a second device has made a program of the first device. launched: whether the
+ * first device launched the program. *twins becomes whether the devices are twins, which ask each other. */
 static size_t kept_for_a_twin(const char *name, bool launched, bool *twins) {
     const clq_program_wish wish = {
         .file = "own",
@@ -137,8 +137,8 @@ static size_t kept_for_a_twin(const char *name, bool launched, bool *twins) {
     return kept;
 }
 
-/* PoCL before 7.0 ends the process if it is asked for the binary of a program that runs meanwhile. Devices of later
- * ones are no twins. */
+/* PoCL before 7.0 ends the process if it is asked for the binary of a program that is running. Devices of later
+ * versions are no twins. */
 static void test_running_programs_are_left_alone(void **state) {
     (void)state;
     bool twins;

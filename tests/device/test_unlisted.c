@@ -1,4 +1,4 @@
-/* GPUs that no driver lists, on machines that are folders. */
+/* GPUs that no driver lists. The machines of the tests are folders. */
 #include "device/internal.h"
 #include "fixture.h"
 
@@ -67,7 +67,7 @@ static void expect_one(const char *vendor, const char *pci, const char *reason, 
     if (!strstr(rows[0].remedy, remedy)) fail_msg("\"%s\" does not say \"%s\"", rows[0].remedy, remedy);
 }
 
-/* What virtual machines show, bridges and network cards, AMD's and Intel's neural processors. */
+/* Not found: the displays of virtual machines, bridges and network cards, AMD's and Intel's neural processors. */
 static void test_none(void **state) {
     (void)state;
     assert_int_equal(find(NULL), 0);
@@ -82,7 +82,8 @@ static void test_none(void **state) {
     assert_int_equal(find(NULL), 0);
 }
 
-/* Given to a virtual machine, or a part that may be; served by the kernel's driver of old cards. */
+/* Not found: a GPU that is given to a virtual machine, a part that may be given to one, and a card that the kernel's
+ * driver of old cards serves. */
 static void test_taken(void **state) {
     (void)state;
     put_pci("0000:01:00.0", "0x030000\n", "0x10de\n", "../../../bus/pci/drivers/vfio-pci");
@@ -113,7 +114,7 @@ static void test_nvidia(void **state) {
     clq_free(chosen);
 }
 
-/* Where the PCI bus is hidden. */
+/* If the PCI bus is hidden, the device file shows the GPU. */
 static void test_device_file(void **state) {
     (void)state;
     put("/dev/nvidia0", "");
@@ -191,7 +192,8 @@ static void test_listed(void **state) {
         assert_int_equal(found, wanted);
         for (size_t i = 0; i < found; i++) assert_string_equal(rows[i].pci, left[listed.count][i]);
     }
-    /* One that failed its test is told as that, and another vendor's, or one elsewhere, is not this one. */
+    /* A listed device that failed its test is reported as that, not as unlisted. A listed device of another vendor, or
+     * at another address, is not the unlisted one. */
     listed.count = CLQ_COUNT_OF(entries);
     entries[1].info.usable = false;
     assert_int_equal(find(&listed), 0);

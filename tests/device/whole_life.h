@@ -1,10 +1,11 @@
-/* Everything from the first call to the last, as a caller does it: for tests that fail each of its calls in turn. */
+/* A caller's whole use of this layer, from the first call to the last. For tests that let each of its calls fail in
+ * turn. */
 #ifndef CLQ_TEST_DEVICE_WHOLE_LIFE_H
 #define CLQ_TEST_DEVICE_WHOLE_LIFE_H
 
 #include "fixture.h"
 
-/* The answer is 5. */
+/* After a success *answer is 5. */
 static inline clq_status whole_life(const char *spec, uint32_t *answer) {
     clq_system *system = NULL;
     clq_device *device = NULL;

@@ -26,11 +26,11 @@ static const clq_activation all[] = {
     CLQ_ACTIVATION_HARD_TANH,   CLQ_ACTIVATION_SQUAREPLUS,  CLQ_ACTIVATION_TANH_SHRINK,
     CLQ_ACTIVATION_SOFT_SHRINK, CLQ_ACTIVATION_HARD_SHRINK, CLQ_ACTIVATION_GELU_APPROXIMATE};
 
-/* Of one instruction: it has a slope of its own. */
+/* An activation that is not built of several instructions has a slope of its own. */
 static bool has_slope(clq_activation act) { return !clq_activation_row_of(act)->build; }
 
-/* Each is a program of its own: in one family on the one driver, and in the other on the other. Softmax has kernels of
- * its own, in all of these. */
+/* Each activation is a program of its own. One driver runs it in one family, and the other driver in the other family.
+ * Softmax has kernels of its own and runs in both families on both drivers. */
 static bool takes(const rig *r, clq_activation act) {
     size_t index = 0;
     while (all[index] != act) index++;
@@ -90,7 +90,7 @@ typedef struct backward_case {
     shape s;
     size_t elements, n, rows;
     float *y, *dy;    /* as the device gets them; y: what the slope takes */
-    double *x, *d_dy; /* x gave y */
+    double *x, *d_dy; /* x: the input that gave y */
     double *want, *want_db;
 } backward_case;
 
@@ -101,7 +101,7 @@ static backward_case make_backward(clq_activation act, shape s) {
     float *x;
     rig_numbers(&random, c.n, -2, 2, &x, &c.x);
     rig_numbers(&random, c.n, -1, 1, &c.dy, &c.d_dy);
-    c.y = x; /* its memory */
+    c.y = x; /* takes x's memory */
     double *y = rig_alloc(c.n + 1, sizeof(double));
     ref_activation(act, c.rows, s.channels, c.x, y);
     const bool of_input = clq_activation_row_of(act)->slope_of_input;
@@ -157,8 +157,8 @@ static void check_backward(rig *r, clq_activation act, shape s, where dz, bool s
     clq_free(again);
 }
 
-/* What is not stored is summed alone. Slopes of relu and of sigmoid are of results, as tanh's, which stands for them.
- */
+/* NOWHERE: the gradient is only summed, not stored. Relu and sigmoid are left out there: their slopes take results, as
+ * does tanh's, which stands for them. */
 static void backward(rig *r) {
     for (size_t a = 0; a < CLQ_COUNT_OF(all); a++) {
         for (size_t i = 0; i < CLQ_COUNT_OF(shapes); i++) {
@@ -182,8 +182,8 @@ static const activation_chain chains[] = {
       CLQ_ACTIVATION_SIGMOID, CLQ_ACTIVATION_SIGMOID, CLQ_ACTIVATION_TANH}},
 };
 
-/* x goes through act and then the chain: at[0] is x, at[i + 1] what link i gave; dx from dy (which is overwritten), and
- * its sums over rows. */
+/* x goes through act and then the chain: at[0] is x, at[1] is what act gave, at[i + 2] what link i gave. Makes dx from
+ * dy (which is overwritten), and db, its sums over rows. */
 static void ref_chain(const activation_chain *chain, clq_activation act, size_t rows, size_t channels,
                       double *const *at, double *dy, double *dx, double *db) {
     ref_activation(act, rows, channels, at[0], at[1]);
@@ -195,7 +195,7 @@ static void ref_chain(const activation_chain *chain, clq_activation act, size_t 
     ref_activation_gradient(act, rows, channels, at[0], dy, dx, db);
 }
 
-/* The chain behind what an activation gave: forward, and backward in place, with sums or without. */
+/* The chain after an activation: forward, and backward in place, with sums or without. */
 static void check_chain(rig *r, const activation_chain *chain, clq_activation act, shape s, bool sums) {
     clq_random random = clq_random_start(8, s.channels * 16 + chain->count * 2 + sums);
     size_t elements = s.rows_per_example * s.channels, rows = s.rows_per_example * s.count, n = rows * s.channels;
@@ -247,7 +247,8 @@ static void through_chains(rig *r) {
                 check_chain(r, &chains[c], before[c], shapes[i], i % 4 != 3);
 }
 
-/* What separate launches give, bit for bit, wherever vectors end; and nothing of it hangs on other elements. */
+/* A chain gives what separate launches give, bit for bit, wherever vectors end. No element's result depends on other
+ * elements. */
 static void links_one_by_one(rig *r) {
     enum { N = 53, BYTES = N * sizeof(float) };
     clq_random random = clq_random_start(12, 0);
@@ -320,7 +321,7 @@ static void long_sums(rig *r) {
     }
 }
 
-/* NaN is not lost, infinities end where they should. */
+/* NaN is not lost, and infinities give the right limits. */
 static void extremes(rig *r) {
     static const struct {
         clq_activation act;
@@ -380,7 +381,7 @@ static void extremes(rig *r) {
     }
 }
 
-/* Logits that overflow exp, and rows of equal ones. */
+/* Logits that overflow exp, and rows of equal logits. */
 static void softmax_extremes(rig *r) {
     const float x[4][3] = {{1000, 999, -1000}, {-1000, -1000, -1000}, {88, 0, -88}, {0, -INFINITY, 0}};
     float y[12];

@@ -4,9 +4,9 @@
 #include "support/ops_rig.h"
 
 typedef struct arrange_case {
-    size_t sizes[4]; /* of x; 0: no more */
+    size_t sizes[4]; /* x's sizes; 0: no more axes */
     struct change {
-        unsigned axis; /* of x */
+        unsigned axis; /* an axis of x */
         size_t out;    /* 0: as x has it */
         long first, step;
     } changes[4]; /* of y's axes, in their order */
@@ -15,10 +15,10 @@ typedef struct arrange_case {
 
 static const arrange_case cases[] = {
     {{5}, {{0, 9, -2, 1}}, CLQ_F32, CLQ_F32},                                    /* padding */
-    {{6, 5, 3}, {{0, 9, -1, 1}, {1, 8, -2, 1}, {2, 0, 0, 1}}, CLQ_F32, CLQ_F32}, /* of images */
+    {{6, 5, 3}, {{0, 9, -1, 1}, {1, 8, -2, 1}, {2, 0, 0, 1}}, CLQ_F32, CLQ_F32}, /* padding of images */
     {{7, 9, 40}, {{0, 4, 2, 1}, {1, 6, 1, 1}, {2, 0, 0, 1}}, CLQ_F32, CLQ_F32},  /* cropping */
     {{3, 17}, {{1, 0, 0, 1}, {0, 0, 0, 1}}, CLQ_F32, CLQ_F32},                   /* a transpose */
-    {{4, 5, 6}, {{2, 0, 0, 1}, {0, 0, 0, 1}, {1, 0, 0, 1}}, CLQ_F32, CLQ_F32},   /* of three axes */
+    {{4, 5, 6}, {{2, 0, 0, 1}, {0, 0, 0, 1}, {1, 0, 0, 1}}, CLQ_F32, CLQ_F32},   /* a transpose of three axes */
     {{2, 3, 4, 5}, {{3, 0, 0, 1}, {1, 0, 0, 1}, {2, 0, 0, 1}, {0, 0, 0, 1}}, CLQ_F32, CLQ_F32},
     {{23, 4}, {{0, 8, 1, 3}, {1, 2, 3, -2}}, CLQ_F32, CLQ_F32},                  /* steps, backwards */
     {{33}, {{0, 33, 32, -1}}, CLQ_F32, CLQ_F32},                                 /* reversed */
@@ -87,7 +87,7 @@ static void test_arranged(void **state) {
     rig_each(arranged);
 }
 
-/* <A x, y> = <x, A* y> with the gradient's A*: of numbers that are whole, exactly. */
+/* <A x, y> = <x, A* y>, where A* is the gradient's arrangement. With whole numbers this holds exactly. */
 static void test_gradients_are_transposes(void **state) {
     (void)state;
     clq_random random = clq_random_start(72, 0);

@@ -5,9 +5,9 @@
 typedef struct attention_case {
     size_t outer, heads, tokens, others, key, value;
     clq_attention_mask masked;
-    bool by_head;  /* heads lie one behind the other, not side by side */
+    bool by_head;  /* heads lie one after the other, not side by side */
     bool apart;    /* keys' rows lie side by side, not their columns */
-    size_t period; /* the mask's numbers: 0: of each score of a sample; else so many, of all samples */
+    size_t period; /* how many numbers the mask has for all samples; 0: one for each score of each sample */
 } attention_case;
 
 static const attention_case cases[] = {

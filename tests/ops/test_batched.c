@@ -1,5 +1,5 @@
-/* Products of small matrices, many for each sample, and rows of tables by number, against their definitions in double.
- */
+/* Products of many small matrices for each sample, and rows of tables by number, against their definitions in
+ * double. */
 #include "ref/ref_elementwise.h"
 #include "support/ops_rig.h"
 
@@ -28,7 +28,7 @@ static const batched_case cases[] = {
     {1, 1, 17, 6, 260, false, true, false, 2, CLQ_F32, CLQ_F32, CLQ_F32}, /* and too long for it */
 };
 
-/* (outer, rows, heads, columns), as attention has its heads side by side. */
+/* The matrix has the layout (outer, rows, heads, columns): heads lie side by side, as in attention. */
 static clq_batched_matrix matrix_of(const batched_case *c, size_t rows, size_t columns, bool turned) {
     const size_t row = c->heads * (turned ? rows : columns), count = turned ? columns : rows,
                  width = turned ? rows : columns;

@@ -1,4 +1,4 @@
-/* Attention over rows that are kept from run to run, against its definition in double. */
+/* Attention over rows of keys and values that are kept from run to run, against its definition in double. */
 #include "ref/ref_elementwise.h"
 #include "support/ops_rig.h"
 
@@ -26,7 +26,7 @@ static double *copy_of(const double *numbers, size_t n) {
     return copy;
 }
 
-/* The caches have rows in front of the samples', and NaN behind them, which is not to be read. */
+/* The caches have rows before the samples' rows, and NaN after them, which must not be read. */
 static void check(rig *r, const cached_case *c, uint32_t count) {
     const clq_cached_problem p = {c->context, c->heads, c->shared, c->key, c->value, c->window, 0.37};
     const size_t key_row = p.shared * p.key, value_row = p.shared * p.value, out = p.heads * p.value;

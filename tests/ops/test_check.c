@@ -5,7 +5,7 @@
 
 enum { WORDS = CLQ_UPDATE_BLOCK, BLOCKS_MOST = 900 };
 
-/* As the comment of cl/check.cl says, a word at a time. */
+/* The hash as the comment of cl/check.cl describes it, a word at a time. */
 static uint32_t mix(uint32_t sum, uint32_t word) { return (sum ^ word) * 0x9e3779b1u; }
 static uint32_t mix_more(uint32_t sum, uint32_t word) { return (sum + word) * 0x85ebca6bu; }
 
@@ -55,7 +55,7 @@ static void hashes_of_blocks(void **state) {
     rig_each(check_all);
 }
 
-/* Any bit of a block, and any two signs, show. */
+/* A change of any bit of a block, or of any two signs, changes the hash. */
 static void what_differs_shows(void **state) {
     (void)state;
     uint32_t words[WORDS];
@@ -79,8 +79,8 @@ static void what_differs_shows(void **state) {
 
 enum { ELEMENTS = 37, SAMPLES_MOST = 50, NONE = 1000 };
 
-/* The largest number, the smallest, and one that is not finite at `at`, which counts where it is in the count's
- * samples. Two checks: the smaller place stays. */
+/* x has the largest number, the smallest, and a number that is not finite at `at`. This number counts if it lies in the
+ * first `count` samples. Two checks, with the numbers 7 and 5, find it: the smaller number stays. */
 static void check_numbers(rig *r, bool per_sample, uint32_t count, size_t at, float spoilt) {
     static float x[SAMPLES_MOST * ELEMENTS];
     const size_t all = per_sample ? SAMPLES_MOST * ELEMENTS : ELEMENTS, seen = per_sample ? count * ELEMENTS : ELEMENTS;

@@ -9,7 +9,7 @@
 
 static atomic_uint buffers_made;
 
-/* In place of the loader's, for all libraries of the process. */
+/* Replaces the loader's function, for all libraries of the process. */
 __attribute__((visibility("default"))) cl_mem CL_API_CALL clCreateBuffer(cl_context context, cl_mem_flags flags,
                                                                          size_t bytes, void *host, cl_int *error) {
     cl_mem(CL_API_CALL * loader)(cl_context, cl_mem_flags, size_t, void *, cl_int *);
@@ -39,7 +39,8 @@ static void run_counting(rig *r, uint32_t count) {
     assert_int_equal(atomic_load(&buffers_made) - before, 0);
 }
 
-/* y = x w and dw = x^T dy at several counts, the capacity first: what that needs may be less than what others do. */
+/* Makes y = x w and dw = x^T dy at several counts, the capacity first: other counts may need more scratch memory than
+ * the capacity. */
 static void check_layer(rig *r, const layer *l) {
     const uint32_t counts[] = {l->capacity, l->capacity - 1, l->capacity / 2 + 3};
     const size_t in = l->in, out = l->out, rows = l->capacity;
@@ -84,7 +85,7 @@ static void check_layer(rig *r, const layer *l) {
     for (size_t i = 0; i < CLQ_COUNT_OF(all); i++) clq_free(all[i]);
 }
 
-/* As large products are made, which need scratch memory. */
+/* Has CLBlast make small products as it makes large ones, which need scratch memory. */
 static void make_small_as_large(const rig *r) {
     const char *names[] = {"XGEMM_MIN_INDIRECT_SIZE"};
     const size_t values[] = {1};
@@ -93,8 +94,8 @@ static void make_small_as_large(const rig *r) {
         CLBlastSuccess);
 }
 
-/* Sizes that are no whole tiles; and such as are, at the capacity alone. CLBlast's kernels take seconds to build, once
- * for each device. */
+/* The first layer's sizes are no whole tiles. The second layer's are, but only at the capacity. CLBlast's kernels take
+ * seconds to build, once for each device. */
 static void check_layers(rig *r) {
     static const layer layers[] = {{131, 150, 137}, {128, 128, 128}};
     if (r->family != CLQ_FAMILY_LOCAL || !clq_device_runs_in_caller(r->device)) return;
@@ -105,7 +106,7 @@ static void check_layers(rig *r) {
 static void steps_allocate_nothing(void **state) {
     (void)state;
     rig_each(check_layers);
-    assert_true(atomic_load(&buffers_made) > 0); /* else it counts nothing */
+    assert_true(atomic_load(&buffers_made) > 0); /* otherwise the counter counts nothing */
 }
 
 int main(void) {

@@ -1,5 +1,5 @@
-/* Compression of gradients against references in double, to the bit: over some steps, whose messages and last error are
- * the sum of all gradients. */
+/* Compression of gradients against references in double, to the bit, over some steps. The messages and the last error
+ * add up to the sum of all gradients. */
 #include "ref/ref_elementwise.h"
 #include "support/ops_rig.h"
 
@@ -8,12 +8,12 @@
 
 enum { STEPS = 3, ALIGN = 128 };
 
-/* The first step's error is zero, and later ones' is not. */
+/* The first step begins with an error of zero, later steps do not. */
 static unsigned steps_of(const rig *r) { return rig_is_simulated(r) ? 2 : STEPS; }
 
 static const size_t lengths[] = {ALIGN, 5 * ALIGN, 9 * ALIGN, 600 * ALIGN};
 
-/* A gradient with numbers of many sizes, equal ones, zeros, and what rounds oddly. */
+/* A gradient with numbers of many sizes, equal numbers, zeros, and numbers that round oddly. */
 static void make_gradient(size_t n, unsigned step, float *out) {
     static const float odd[] = {0.0f,     -0.0f,       1.0f + 0x1p-11f, 1.0f + 0x3p-11f, 0x1p-24f, 0x1p-25f,
                                 0x3p-25f, -0x1.8p-15f, 65504.0f,        -1e6f,           3e9f,     2048.0f};
@@ -55,7 +55,7 @@ static void next_gradient(size_t n, unsigned step, arrays *a) {
     }
 }
 
-/* Nothing is lost: what was sent, and what is left. */
+/* Nothing is lost: what was sent and what is left make up the sum. */
 static void check_sum(const rig *r, size_t n, const arrays *a) {
     for (size_t i = 0; i < n; i++)
         if (!(fabs(a->sent[i] + a->error[i] - a->sum[i]) <= STEPS * FLT_EPSILON * a->sizes[i]))
@@ -99,7 +99,7 @@ static void halves(rig *r) {
         if (rig_affords(r, lengths[i])) check_halves(r, lengths[i], (unsigned)i + 1);
 }
 
-/* What is no number is sent, once. */
+/* NaN and infinity are sent once, and leave no error. */
 static void halves_of_no_numbers(rig *r) {
     float numbers[ALIGN] = {NAN, INFINITY, -INFINITY, 1.0f}, zeros[ALIGN] = {0}, got[ALIGN];
     rig_begin(r, 1);
@@ -118,7 +118,7 @@ static void halves_of_no_numbers(rig *r) {
     rig_end(r);
 }
 
-/* Sums of so many are finite halves, and the next half would not do. */
+/* A sum of `ranks` such halves is finite, and a sum of the next larger half is not. */
 static void largest_halves(void **state) {
     (void)state;
     assert_true(clq_halves_most(1) == 65504 && clq_halves_most(2) == 32752);
@@ -167,7 +167,8 @@ static void largest(rig *r) {
     }
 }
 
-/* NaN before infinity, and that before numbers; of equals those that come first, whatever their signs. */
+/* NaN comes before infinity, and infinity before numbers. Of equal sizes the first places are chosen, whatever the
+ * signs. */
 static void the_largest_of_equals(rig *r) {
     float numbers[ALIGN] = {0}, zeros[ALIGN] = {0};
     uint32_t got[8];
@@ -187,14 +188,14 @@ static void the_largest_of_equals(rig *r) {
     rig_read(r, pairs, got, sizeof got);
     const uint32_t wanted[4] = {3, 9, 40, 90};
     assert_memory_equal(got, wanted, sizeof wanted);
-    rig_run(r, 1); /* 41 and 99 are left, and their like came again */
+    rig_run(r, 1); /* 41 and 99 are left, and the same gradient came again */
     rig_read(r, pairs, got, sizeof got);
     const uint32_t then[4] = {40, 41, 90, 99};
     assert_memory_equal(got, then, sizeof then);
     rig_end(r);
 }
 
-/* More of what is no finite number than is chosen: none of it is left. */
+/* There are more NaN and infinities than places to choose. None of them is left in the error. */
 static void no_numbers_are_not_left(rig *r) {
     float numbers[9 * ALIGN] = {0}, zeros[9 * ALIGN] = {0}, got[9 * ALIGN];
     uint32_t pairs_got[4];
@@ -223,7 +224,7 @@ static void no_numbers_are_not_left(rig *r) {
 
 /* ---- sums of pairs ---- */
 
-/* Ranks that chose the same places, places of their own, and the ends. */
+/* The ranks chose some of the same places, some places of their own, and the ends. */
 static void check_pairs(rig *r, size_t n, size_t chosen, unsigned ranks) {
     clq_random random = clq_random_start(5, n + ranks);
     uint32_t *pairs = rig_alloc(2 * ranks * chosen, sizeof *pairs);

@@ -1,5 +1,5 @@
-/* Constraints on weights, against their definition in double: on devices and on the host, whichever axes are summed
- * over, and nothing beside the variable. */
+/* Constraints on weights, against their definition in double: on devices and on the host, whichever axes norms sum
+ * over. Nothing beside the variable may change. */
 #include "support/ops_rig.h"
 
 #include <math.h>
@@ -9,8 +9,8 @@ enum { BLOCK = CLQ_UPDATE_BLOCK };
 
 typedef struct constrain_case {
     clq_constraint_problem p;
-    size_t block; /* of the arena, where the variable begins */
-    double scale; /* of the weights */
+    size_t block; /* the block of the arena where the variable begins */
+    double scale; /* the largest weight's size */
 } constrain_case;
 
 static const constrain_case cases[] = {
@@ -21,7 +21,7 @@ static const constrain_case cases[] = {
     {{{1, 1, 5, 1, 1}, false, 0.1, 0.2, 1}, 0, 0.3},      /* each number by itself */
     {{{1, 20000, 3, 1, 1}, false, 0, 1, 1}, 1, 1},        /* many numbers of a norm */
     {{{1, 6, 2, 1, 1}, false, 0, 1, 1}, 0, 0},            /* zeros stay zeros */
-    {{{1, 2, 1700, 3, 1}, false, 0.2, 0.6, 0.5}, 0, 0.4}, /* of several work-groups */
+    {{{1, 2, 1700, 3, 1}, false, 0.2, 0.6, 0.5}, 0, 0.4}, /* several work-groups */
     {{{1, 1, 1, 1, 1}, true, 0, 0, 0}, 1, 1},
     {{{40001, 1, 1, 1, 1}, true, 0, 0, 0}, 2, 1},
 };
@@ -30,7 +30,7 @@ static size_t elements_of(const clq_constraint_problem *p) {
     return p->sizes[0] * p->sizes[1] * p->sizes[2] * p->sizes[3] * p->sizes[4];
 }
 
-/* Which group of numbers, that share a norm, number i is of. */
+/* The group of number i. The numbers of a group share a norm. */
 static size_t group_of(const clq_constraint_problem *p, size_t i) {
     const size_t *n = p->sizes, k = i % n[4], j = i / (n[4] * n[3]) % n[2], first = i / (n[4] * n[3] * n[2] * n[1]);
     return (first * n[2] + j) * n[4] + k;
@@ -50,7 +50,7 @@ static void constrain_by_definition(const clq_constraint_problem *p, const doubl
     clq_free(squares);
 }
 
-/* What lies in front of the variable and behind it stays. */
+/* The numbers before and after the variable must stay. */
 static void check(rig *r, const constrain_case *c) {
     const size_t elements = elements_of(&c->p), first = c->block * BLOCK, floats = first + elements + BLOCK;
     clq_random random = clq_random_start(83, elements);

@@ -42,7 +42,7 @@ enum { EVERYWHERE = 6, SAME = 1, MATRIX = 5 };
 
 static void check(rig *r, size_t index) { conv_check(r, &cases[index], &(rig_variant){.conv = "direct"}); }
 
-/* Each in one of the families, and those in both whose kernels no other case has there. */
+/* Each case runs in one of the families. A case whose kernels no other case has there runs in both. */
 static void check_family(rig *r) {
     static const size_t both[] = {8, 13};
     product_share_cases(r, CLQ_COUNT_OF(cases), EVERYWHERE, check);
@@ -90,7 +90,7 @@ static void stored_in_16_bits(void **state) {
     rig_each(check_family_stored);
 }
 
-/* CLBlast multiplies matrices: what is none falls back to the family. */
+/* CLBlast multiplies matrices only. Any other convolution falls back to the family. */
 static void check_clblast(rig *r) {
     const rig_variant variant = {.product = "clblast", .conv = "direct"};
     product_build_clblast(r);

@@ -1,4 +1,4 @@
-/* A convolution, its activation and a max pooling in one, against the references of the three. */
+/* A convolution, its activation and a max pooling as one operation, against the references of the three. */
 #include "ref/ref_elementwise.h"
 #include "ref/ref_product.h"
 #include "support/ops_product.h"
@@ -9,7 +9,7 @@ typedef struct pool_case {
     clq_conv2d_problem c;
     size_t pool_h, pool_w, size_h, size_w, stride_h, stride_w;
     uint32_t capacity;
-    bool bias, input; /* whether the input's gradient is wanted */
+    bool bias, input; /* input: whether its gradient is wanted */
 } pool_case;
 
 /* in h, w, c, out h, w, c, kernel, stride, dilation, padding in front, activation; windows, their size and stride;
@@ -35,7 +35,7 @@ static const pool_case cases[] = {
 };
 enum { EVERYWHERE = 2 };
 
-/* For Winograd's products, where windows are 2x2. */
+/* For Winograd's products, which need windows of 2x2. */
 static const pool_case fewer[] = {
     {{9, 9, 32, 7, 7, 48, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_ACTIVATION_RELU, false}, 3, 3, 2, 2, 2, 2, 5, true, true},
     /* same; gaps between windows */
@@ -45,7 +45,7 @@ static const pool_case fewer[] = {
 
 static rig_variant how;
 static bool is_winograd(void) { return how.conv && strcmp(how.conv, "winograd") == 0; }
-/* Of rounding errors, against plain sums: as in test_conv2d.c. */
+/* How much larger rounding errors may be than with plain sums. See tests/support/ops_conv.c. */
 enum { WINOGRAD_GROWTH = 3 };
 
 static clq_conv_pool_problem problem_of(const pool_case *c) {
@@ -77,9 +77,9 @@ typedef struct arrays {
     float *x, *w, *b, *dz;
     void *in_x, *in_w, *in_dz; /* as memory has them */
     double *d_x, *d_w, *d_b, *d_dz;
-    unsigned char *winner; /* that the backward pass is given: any place */
+    unsigned char *winner; /* given to the backward pass: any places */
     double *y, *dx, *dw, *y_size, *dx_size, *dw_size;
-    int *best; /* of the forward pass */
+    int *best; /* the forward pass's winners */
 } arrays;
 
 static void run_reference(const pool_case *c, size_t count, clq_activation act, arrays *a, double *y, double *dx,
@@ -112,7 +112,7 @@ static arrays make_arrays(const pool_case *c, size_t count) {
     rig_numbers(&random, count * s.out, -1, 1, &a.dz, &a.d_dz);
     for (size_t i = 0; i < count * s.out; i++) {
         a.winner[i] = (unsigned char)rig_below(&random, c->size_h * c->size_w);
-        if (rig_below(&random, 2)) a.d_dz[i] = (double)(a.dz[i] = 0); /* as relu leaves many */
+        if (rig_below(&random, 2)) a.d_dz[i] = (double)(a.dz[i] = 0); /* relu leaves many zeros */
     }
     a.in_x = rig_stored(how.x, a.x, a.d_x, count * s.in);
     a.in_w = rig_stored(how.w, a.w, a.d_w, s.weights);
@@ -166,7 +166,7 @@ static values add_layer(rig *r, const pool_case *c) {
     return v;
 }
 
-/* Of equals behind relu any may have won. */
+/* If values are equal after a relu, any of them may have won. */
 static void check_best(const rig *r, const pool_case *c, const arrays *a, const unsigned char *got, size_t n) {
     for (size_t i = 0; i < n; i++)
         if (got[i] != a->best[i] && (c->c.activation != CLQ_ACTIVATION_RELU || a->y[i] > 0))
@@ -293,7 +293,7 @@ static void run_identity(rig *r, clq_activation act, const float x[12], float y[
     rig_end(r);
 }
 
-/* The first of equals wins, equals behind a tanh that has reached 1 among them; NaN wins over all. */
+/* The first of equal values wins, even if a tanh that has reached 1 makes them equal. NaN wins over all. */
 static void check_winners(rig *r) {
     float y[3];
     unsigned char best[3];
@@ -316,7 +316,7 @@ static void first_and_nan_win(void **state) {
     rig_each(check_winners);
 }
 
-/* ---- what can be one ---- */
+/* ---- what can be one operation ---- */
 
 static void check_fits(rig *r) {
     rig_begin(r, 1);

@@ -1,4 +1,4 @@
-/* Slices of channels: from one value's rows into another's, whose other channels stay. */
+/* Copies of slices of channels: from one value's rows into another value's rows, whose other channels stay. */
 #include "support/ops_rig.h"
 
 static const struct slice_case {
@@ -8,7 +8,7 @@ static const struct slice_case {
 } cases[] = {
     {1, 1, {1, 0}, {1, 0}, 1, 1},          {1, 1, {3, 2}, {5, 0}, 4, 3},
     {4, 16, {16, 0}, {48, 32}, 2, 2},                                        /* whole vectors */
-    {4, 16, {48, 16}, {16, 0}, 2, 2},      {3, 17, {17, 0}, {40, 23}, 3, 3}, /* neither length nor place */
+    {4, 16, {48, 16}, {16, 0}, 2, 2},      {3, 17, {17, 0}, {40, 23}, 3, 3}, /* no whole vectors */
     {9, 8, {20, 12}, {24, 4}, 2, 2},       {5, 6, {10, 2}, {8, 2}, 4, 0},
     {7, 31, {31, 0}, {33, 1}, 3, 2},       {1, 1009, {1013, 3}, {2000, 991}, 2, 2},
     {49, 64, {64, 0}, {256, 128}, 33, 32}, /* several work-items */

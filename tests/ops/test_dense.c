@@ -19,7 +19,7 @@ static const dense_case cases[] = {
     {{3, 48, CLQ_ACTIVATION_RELU, 1, true}, 23, false},      /* three vectors, few inputs */
     {{97, 83, CLQ_ACTIVATION_RELU, 5, true}, 3, true},       /* primes; several rows per example */
     {{2500, 5, CLQ_ACTIVATION_LINEAR, 1, false}, 3, false},  /* long sums forward */
-    {{2500, 5, CLQ_ACTIVATION_SIGMOID, 1, false}, 3, true},  /* in slices, too, and with all that comes behind */
+    {{2500, 5, CLQ_ACTIVATION_SIGMOID, 1, false}, 3, true},  /* the same in slices, with bias and activation */
     {{33, 1100, CLQ_ACTIVATION_LINEAR, 1, false}, 9, false}, /* several blocks of terms back, and a row behind a tile */
 };
 enum { EVERYWHERE = 4, BLOCK = 1, NARROW = 4, NO_BIAS = 5 };
@@ -70,7 +70,7 @@ static void matches_reference(void **state) {
     rig_each(check_family);
 }
 
-/* Variants are forced whatever the family is; CLBlast's kernels are built once per device, which takes its time. */
+/* Variants are forced, whatever the family is. CLBlast's kernels are built once per device, which takes time. */
 static void check_variants(rig *r) {
     product_build_clblast(r);
     if (r->family == CLQ_FAMILY_LOCAL) {
@@ -88,7 +88,7 @@ static void variants_match_reference(void **state) {
     rig_each(check_variants);
 }
 
-/* 16 bits in memory: of all values, and of some. Whole vectors, and none; long sums; what is packed. */
+/* 16 bits in memory, for all values or for some. Whole vectors, and none; long sums; packed products. */
 static const struct {
     dense_case c;
     rig_variant how;

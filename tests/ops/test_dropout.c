@@ -1,4 +1,4 @@
-/* Dropout: which elements stay is told bit for bit by plain C on the host, whatever part of the batch a device has. */
+/* Dropout: plain C on the host tells bit for bit which elements stay, whatever part of the batch a device has. */
 #include "ref/ref_elementwise.h"
 #include "support/ops_rig.h"
 
@@ -21,7 +21,7 @@ static clq_element_program program_of(const part *d, bool sums) {
     return p;
 }
 
-/* With sums: through the kernel that makes these, too. */
+/* sums: takes the kernel that makes sums, too. */
 static void run_part(rig *r, const part *d, const float *x, float *y, bool sums) {
     size_t row = d->elements * sizeof(float), bytes = d->count * row;
     clq_element_program p = program_of(d, sums);
@@ -51,7 +51,7 @@ static void check_rows(rig *r, const part *d, const float *x, const float *y, si
     }
 }
 
-/* One batch, cut into parts of several lengths; samples of less than a vector, of blocks of four, of neither. */
+/* One batch, cut into parts of several lengths. Samples are shorter than a vector, whole blocks of four, or neither. */
 static void parts(rig *r) {
     static const size_t samples[] = {1, 3, 4, 7, 16, 17, 20, 61, 128};
     static const uint32_t cuts[][4] = {{0, 23}, {0, 1, 23}, {0, 8, 16, 23}, {0, 22, 22, 23}};
@@ -79,7 +79,8 @@ static void parts(rig *r) {
     }
 }
 
-/* What a device makes of columns [first, end) of two samples of three rows of `whole` columns, all of which are 1. */
+/* Checks what a device makes of columns [first, end) of two samples of three rows of `whole` columns. All numbers are
+ * 1. */
 static void check_slice(rig *r, size_t whole, size_t first, size_t end, bool sums) {
     enum { SAMPLES = 2, ROWS = 3, MOST = SAMPLES * ROWS * 64 };
     const part d = {.step = 5, .stream = 4, .rate = 0.3};
@@ -108,14 +109,14 @@ static void check_slice(rig *r, size_t whole, size_t first, size_t end, bool sum
     rig_end(r);
 }
 
-/* Rows that are cut into slices, of which each device has one, drop what whole rows do; with and without blocks. */
+/* Rows that are cut into slices, one for each device, drop the same elements as whole rows, with and without blocks. */
 static void slices(rig *r) {
     static const size_t cuts[][4] = {{0, 16, 24, 64}, {0, 20, 28, 31}, {0, 1, 3, 11}, {0, 6, 12, 20}};
     for (size_t c = 0; c < CLQ_COUNT_OF(cuts); c++)
         for (size_t k = 0; k < 3; k++) check_slice(r, cuts[c][3], cuts[c][k], cuts[c][k + 1], c % 2);
 }
 
-/* Rates, and that they are met; every step, layer and seed draws anew. */
+/* Each rate is met, and every step and layer draws anew. */
 static void rates(rig *r) {
     enum { ELEMENTS = 250, ROWS = 40, N = ELEMENTS * ROWS };
     static const double all[] = {0, 0.1, 0.5, 0.9, 0.999999999999};
@@ -132,7 +133,7 @@ static void rates(rig *r) {
             for (size_t k = 0; k < N; k++) stay += y[k] > 0, same += run > 0 && (y[k] > 0) == (before[k] > 0);
             memcpy(before, y, N * sizeof(float));
         }
-        double keep = 1 - all[i], both = keep * keep + all[i] * all[i]; /* the same twice, where draws know nothing */
+        double keep = 1 - all[i], both = keep * keep + all[i] * all[i]; /* the same twice, if draws are independent */
         assert_true(fabs((double)stay / (3 * N) - keep) < 0.01);
         assert_true(fabs((double)same / (2 * N) - both) < 0.02);
     }
@@ -141,7 +142,7 @@ static void rates(rig *r) {
     clq_free(before);
 }
 
-/* Neither NaN nor infinity is left of what is dropped, forward or backward. */
+/* No NaN or infinity is left of an element that is dropped. */
 static void dropped_nan(rig *r) {
     enum { N = 33 };
     float x[N], y[N];

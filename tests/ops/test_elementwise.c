@@ -1,4 +1,4 @@
-/* Building the operations that are no products: every allocation fails once, and the list says so. */
+/* Builds the operations that are no products. Every allocation fails once, and the list reports this. */
 #include "support/ops_activation.h"
 #include "support/ops_rig.h"
 
@@ -73,7 +73,7 @@ static void allocations(rig *r) {
     clq_memory_fail_at(0, false);
     assert_int_equal(status, CLQ_OK);
     assert_true(nth > 50);
-    /* what it costs is told for every launch */
+    /* the list tells the cost of every launch */
     for (size_t i = 0; i < clq_list_launch_count(list); i++) {
         clq_launch_info info;
         clq_list_launch_info(list, i, &info);

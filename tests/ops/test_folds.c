@@ -1,5 +1,5 @@
-/* The last stages of sums that work-groups make in slices, alone: any number of slices, on every device. That plans use
- * them, and share them among work-groups, is tested by interop/balance. */
+/* The last stages alone of sums that work-groups make in slices: any number of slices, on every device. interop/balance
+ * tests that plans use these stages and share them among work-groups. */
 #include "support/ops_rig.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@ typedef struct fold {
     size_t sums;
 } fold;
 
-/* Of a program that does nothing but hand on what its sums take. */
+/* The options of a program that only hands on the numbers that its sums take. */
 #define PROGRAM "-DGROUP=256 -DINPUTS=1 -DIN0=0 -DINSTRUCTIONS=1 -DOP0=0 -DA0=0 -DOUTPUTS=0 -DWORDS=0"
 
 static void launch_fold(rig *r, const fold *f, clq_value from, const clq_value to[2]) {
@@ -31,7 +31,7 @@ static void launch_fold(rig *r, const fold *f, clq_value from, const clq_value t
     clq_launch_work(r->list, 1, (size_t[]){groups * GROUP}, (size_t[]){GROUP}, -1, 0, 0);
 }
 
-/* Sums of one sign, and what they rounded off. */
+/* The shares are sums of one sign, and what these sums rounded off. */
 static void check_fold(rig *r, const fold *f) {
     clq_random random = clq_random_start(51, f->slices * 64 + f->fold);
     size_t width = f->fold * f->channels, n = 2 * f->sums * f->slices * width, bytes = f->channels * sizeof(float);
@@ -54,7 +54,7 @@ static void check_fold(rig *r, const fold *f) {
         rig_read(r, to[k], db, bytes);
         rig_run(r, 1);
         rig_read(r, to[k], again, bytes);
-        rig_check_close(r, "db", db, want + k * f->channels, f->channels, 1.2e-7, 0); /* rounded once: compensated */
+        rig_check_close(r, "db", db, want + k * f->channels, f->channels, 1.2e-7, 0); /* compensated: rounded once */
         assert_memory_equal(db, again, bytes);
     }
     rig_end(r);
@@ -62,8 +62,8 @@ static void check_fold(rig *r, const fold *f) {
     for (size_t i = 0; i < CLQ_COUNT_OF(all); i++) clq_free(all[i]);
 }
 
-/* The rows of a work-group are 256 / columns: one slice, primes, a row's number of slices and one beside it, thousands.
- */
+/* A work-group has 256 / columns rows. The numbers of slices: one, primes, the number of rows and its neighbours,
+ * thousands. */
 static void check_folds(rig *r) {
     static const fold folds[] = {
         {1, 1, 32, 8, 1},    {1, 32, 1, 1, 1},   {2, 11, 3, 4, 2},   {3, 1, 33, 8, 1},   {13, 1, 8, 8, 1},
@@ -115,7 +115,7 @@ static void check_reduce(rig *r, const reduce *d) {
     rig_fill(r, slices, from, n * sizeof *from);
     rig_run(r, 1);
     rig_read(r, to, got, bytes);
-    for (size_t i = d->half ? d->floats : 0; i-- > 0;) got[i] = half_at(got, i); /* from behind: in place */
+    for (size_t i = d->half ? d->floats : 0; i-- > 0;) got[i] = half_at(got, i); /* backwards, because in place */
     double most = sqrt((double)d->slices);
     rig_check_close(r, "sum", got, want, d->floats, d->half ? 5e-4 : 0, 2e-7 * most * (1 + log2((double)d->slices)));
     rig_end(r);

@@ -15,24 +15,25 @@ static const shape shapes[] = {{1, 1, 1}, {7, 13, 5}, {64, 48, 31}, {5, 3, 1031}
 
 /* How a product is to be made. */
 typedef struct way {
-    const char *variant; /* NULL: as the list chooses; "local": in a block, */
-    size_t local_block;  /* this one */
+    const char *variant; /* NULL: as the list chooses; "local": in a local block */
+    size_t local_block;  /* the block's index */
     clq_local_terms terms;
 } way;
 
-/* What sums of absolute values come to: the scale of the rounding. */
+/* Makes the values absolute. Sums of absolute values are the scale of the rounding. */
 static void absolute(double *values, size_t n) {
     for (size_t i = 0; i < n; i++) values[i] = values[i] < 0 ? -values[i] : values[i];
 }
 
-/* Bits that factors keep: of floats, TF32 and halves, bfloat16. Units round a float to what the other factor has. */
+/* The significant bits that factors keep: 24 of floats, 11 of TF32 and halves, 8 of bfloat16. Matrix units round a
+ * float to the bits of the other factor. */
 static int significant_bits(const clq_local_terms *terms) {
     for (size_t i = 0; i < 2; i++)
         if (terms->storage[i] != CLQ_F32) return terms->storage[i] == CLQ_F16 ? 11 : 8;
     return terms->precision == CLQ_MATMUL_HIGH ? 11 : terms->precision == CLQ_MATMUL_MEDIUM ? 8 : 24;
 }
 
-/* Such as the product takes without rounding them, as memory has them; in double, too. */
+/* Random numbers that the product takes without rounding, as memory stores them. *doubles gets the same numbers. */
 static void *random_numbers(clq_random *random, size_t n, clq_dtype dtype, int bits, double **doubles) {
     float *floats;
     rig_numbers(random, n, -1, 1, &floats, doubles);
@@ -92,8 +93,8 @@ static void check(rig *r, const shape *s, bool transpose_a, bool transpose_b, co
     check_way(r, s, transpose_a, transpose_b, &(way){variant, 0, {.precision = CLQ_MATMUL_HIGHEST}});
 }
 
-/* Every shape is a program; the last is the one for all drivers, which each family has in full. The others each family
- * has with two of the transpositions. */
+/* Every shape is a program. The last one runs on all drivers, and each family has it with all transpositions. Each
+ * family has the other shapes with two of the transpositions. */
 static void check_all(rig *r) {
     size_t first = clq_device_runs_in_caller(r->device) ? 0 : CLQ_COUNT_OF(shapes) - 1;
     for (size_t i = first; i < CLQ_COUNT_OF(shapes); i++)
@@ -101,9 +102,9 @@ static void check_all(rig *r) {
             if (i + 1 == CLQ_COUNT_OF(shapes) || rig_takes(r, i + (size_t)t)) check(r, &shapes[i], t & 1, t >> 1, NULL);
 }
 
-/* Packed blocks: edges of tiles and vectors; sums and rows of two blocks, over several blocks of columns. The last
- * has a block between the first and the last of its sums, and is large enough to be packed without being told. Every
- * case is a program. */
+/* Packed blocks: edges of tiles and vectors; sums and rows of two blocks, over several blocks of columns. The last case
+ * has a block between the first and the last of its sums, and is so large that the list packs it unasked. Every case is
+ * a program. */
 static void check_blocks(rig *r) {
     static const shape edges = {13, 37, 19}, several = {263, 1031, 263}, large = {515, 1031, 769};
     if (r->family != CLQ_FAMILY_TILE) return;
@@ -113,8 +114,8 @@ static void check_blocks(rig *r) {
     check(r, &large, false, false, NULL);
 }
 
-/* Whether the device is to run a block: every block on one device at least, those through local memory on all that run
- * in their callers. */
+/* Whether the device runs a block. Every block runs on at least one device. Blocks through local memory run on all
+ * devices that run in their callers. */
 static bool wants_block(const rig *r, size_t index) {
     const clq_local_block *b = clq_local_block_get(index);
     bool sub_groups = b->way != CLQ_LOCAL_ITEMS && b->way != CLQ_LOCAL_DOTS;
@@ -122,7 +123,7 @@ static bool wants_block(const rig *r, size_t index) {
     return sub_groups || clq_device_runs_in_caller(r->device) || rig_is_simulated(r);
 }
 
-/* What a block is for at least. */
+/* The way that takes this block, with terms that the block is made for. */
 static way use_of(size_t index) {
     way how = {"local", index, {.precision = CLQ_MATMUL_HIGHEST}};
     clq_local_way by = clq_local_block_get(index)->way;
@@ -131,7 +132,7 @@ static way use_of(size_t index) {
     return how;
 }
 
-/* A block of each way, and of each size of sub-groups. */
+/* Whether the block gets a trial: one block of each way and of each size of sub-groups does. */
 static bool wants_trial(const rig *r, size_t index) {
     static const size_t blocks[] = {7, 10, 13, 15, 17, 19, 23, 24, 25};
     for (size_t i = 0; i < CLQ_COUNT_OF(blocks); i++)
@@ -139,10 +140,10 @@ static bool wants_trial(const rig *r, size_t index) {
     return false;
 }
 
-static unsigned blocks_seen; /* bits */
+static unsigned blocks_seen; /* a bit for each block */
 
-/* Odd rows and such that are vectors. A block that has trials is checked with a program of these, unless A is
- * transposed. */
+/* Rows of odd length and rows of whole vectors. A block that has trials is checked with a program of the trials, unless
+ * A is transposed. */
 static const shape *shape_for(const rig *r, size_t index) {
     static const shape odd = {133, 67, 43}, pairs = {18, 134, 26}, simulated = {5, 18, 19};
     static const shape tried = {133, 68, 44}, tried_with_b_transposed = {20, 67, 64};
@@ -151,7 +152,7 @@ static const shape *shape_for(const rig *r, size_t index) {
     return index % 2 ? &odd : &pairs;
 }
 
-/* Each block of the local family, where neither sides nor sums fill blocks. */
+/* Checks each block of the local family with sides and sums that do not fill blocks. */
 static void check_local_blocks(rig *r) {
     if (r->family != CLQ_FAMILY_LOCAL) return;
     for (size_t i = 0; i < CLQ_LOCAL_BLOCKS; i++) {
@@ -163,8 +164,8 @@ static void check_local_blocks(rig *r) {
     }
 }
 
-/* Small blocks, one of each way; DPAS, of both sizes of sub-groups. Where there is a driver with sub-groups, on that
- * one alone: others' compilers take ten times as long. */
+/* Calls body for small blocks: one of each way, and DPAS with both sizes of sub-groups. If there is a driver with
+ * sub-groups, only this driver runs them, because other compilers take ten times as long. */
 static void on_each_way(rig *r, void (*body)(rig *r, const way *how)) {
     static const size_t blocks[] = {6, 10, 19, 23, 24, 25};
     bool required, here = clq_device_has_sub_groups(r->device, 8, &required);
@@ -178,7 +179,7 @@ static void on_each_way(rig *r, void (*body)(rig *r, const way *how)) {
     }
 }
 
-/* Every transposition; sums that are put aside, and such as are cut into slices. */
+/* Every transposition, with sums that are put aside and sums that are cut into slices. */
 static void check_transpositions(rig *r, const way *how) {
     static const shape several = {20, 36, 1100}, odd = {9, 7, 2081};
     for (unsigned t = 0; t < 4 && !rig_is_simulated(r); t++)
@@ -186,8 +187,8 @@ static void check_transpositions(rig *r, const way *how) {
 }
 static void check_ways(rig *r) { on_each_way(r, check_transpositions); }
 
-/* C (M, N) = A (M, K) B, of a shape that the transpositions have: what is nearly infinite is what floats make of it, as
- * is what is infinite, but for split numbers, of which no more can be said than that it does not become finite. */
+/* C (M, N) = A (M, K) B, of a shape that check_transpositions has. Nearly infinite numbers give what floats give, and
+ * so do infinite numbers. With split numbers, an infinite number need only not become finite. */
 static void check_extremes(rig *r, const way *how) {
     enum { M = 20, N = 36, K = 1100 };
     static float a[M][K], b[K * N], got[M][N];
@@ -217,7 +218,7 @@ static void check_extremes(rig *r, const way *how) {
 }
 static void check_all_extremes(rig *r) { on_each_way(r, check_extremes); }
 
-/* Matrix units with factors that are rounded less. */
+/* Matrix units with factors that are rounded to fewer bits. */
 static void check_precision(rig *r, const way *how) {
     static const shape s = {20, 36, 70};
     if (clq_local_block_get(how->local_block)->way != CLQ_LOCAL_MMA) return;
@@ -235,8 +236,8 @@ static void check_stored(rig *r, const way *how, const shape *s, unsigned transp
     check_way(r, s, transposed & 1, transposed >> 1, &stored);
 }
 
-/* 16 bits in memory: one operand alone, two, and all; widths of four, two and one. Each block has each operand alone;
- * all of them, and bfloat16, it has with one of the widths, and the next block with another. */
+/* 16 bits in memory: one operand alone, two, and all; widths of four, two and one. Each block runs with each operand
+ * alone. It runs with all operands, and with bfloat16, in one of the widths, and the next block in another width. */
 static void check_some_short(rig *r, const way *how) {
     static const shape fours = {20, 36, 300}, twos = {10, 18, 34}, odd = {13, 7, 19};
     static const shape *const of[] = {&fours, &twos, &odd};
@@ -259,7 +260,7 @@ static void local_blocks_match_reference(void **state) {
     blocks_seen = 0;
     rig_each(check_local_blocks);
     if (getenv("OCLGRIND_DATA_RACES") || getenv("CLQ_TEST_DEVICES")) return;
-#if defined(__x86_64__) /* where Intel's driver is, too */
+#if defined(__x86_64__) /* here Intel's driver runs blocks, too */
     assert_int_equal(blocks_seen, (1u << CLQ_LOCAL_BLOCKS) - 1);
 #endif
 }

@@ -1,4 +1,4 @@
-/* Convolutions of channels in groups, depthwise ones among them, against the definition in double. */
+/* Convolutions of channels in groups, including depthwise ones, against the definition in double. */
 #include "ref/ref_elementwise.h"
 #include "ref/ref_product.h"
 #include "support/ops_rig.h"

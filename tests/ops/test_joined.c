@@ -1,5 +1,5 @@
-/* Operations joined in one kernel give the bits that they give launch by launch: those that no model's plan in the
- * other tests has. */
+/* Operations joined in one kernel give the same bits as launch by launch. The operations are those that no model's plan
+ * in the other tests has. */
 #include "support/ops_rig.h"
 
 enum {
@@ -13,8 +13,8 @@ enum {
     BYTES_MOST = 2 * ROW * COUNT
 };
 
-/* Dropout with a bias's gradient; normalisation there and back; means; a concatenation. What each leaves is a result.
- */
+/* The operations: dropout with a bias's gradient, normalisation forward and backward, means, a concatenation. The
+ * output of each is a result. */
 static const clq_repeat_problem mean = {1, POSITIONS, CHANNELS, 1.0f / POSITIONS};
 
 static void add_operations(rig *r, clq_value x, clq_value results[RESULTS], size_t bytes[RESULTS]) {
@@ -74,7 +74,7 @@ static void compare(rig *r) {
     clq_random random = clq_random_start(97, 0);
     float *x;
     double *unused;
-    /* One kernel's threads wait for each other, which only those of a CPU device can. */
+    /* The threads of a joined kernel wait for each other, which only a CPU device's threads can. */
     if (r->family != CLQ_FAMILY_TILE || clq_device_family(r->device) != CLQ_FAMILY_TILE) return;
     rig_numbers(&random, COUNT * ROW / sizeof *x, -1, 1, &x, &unused);
     run(r, false, x, apart, bytes);

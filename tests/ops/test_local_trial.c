@@ -1,4 +1,4 @@
-/* Devices that are no CPUs are not trusted: what their compilers get wrong is not used. */
+/* The compilers of devices that are no CPUs are not trusted: a kernel that a compiler gets wrong is not used. */
 #include "ops/product/product_local.h"
 #include "ops/convolution/winograd.h"
 #include "support/check.h"
@@ -12,17 +12,18 @@
 /* The device's groups are small: one block of Winograd's products fits. */
 enum { LAST_BLOCK = CLQ_WINOGRAD_BLOCKS - 1, SMALL_PRODUCT = 7 /* 16x16 */, LINE_MOST = 512 };
 
-static const clq_local_terms floats = {.precision = CLQ_MATMUL_HIGHEST}; /* all stored as such */
+static const clq_local_terms floats = {.precision = CLQ_MATMUL_HIGHEST}; /* memory has floats, too */
 static clq_system *sys;
 static clq_device *device;
-static char warning[LINE_MOST]; /* the last */
+static char warning[LINE_MOST]; /* the last warning */
 
 static void keep_warning(void *context, clq_log_level level, const char *line) {
     (void)context;
     if (level == CLQ_LOG_WARNING) (void)snprintf(warning, sizeof warning, "%s", line);
 }
 
-/* PoCL's basic device, with a compiler that leaves the flaw out of programs, or NULL; "": nothing is kept on disk. */
+/* Opens PoCL's basic device. flaw: the text that its compiler leaves out of programs, or NULL. cache_dir: "" keeps
+ * nothing on disk. */
 static void open_keeping(const char *flaw, const char *cache_dir) {
     if (flaw)
         assert_int_equal(setenv("CLQ_TEST_FLAW", flaw, 1), 0);
@@ -44,7 +45,7 @@ static void close_flawed(void) {
     clq_log_set_sink(NULL, NULL, CLQ_LOG_WARNING);
 }
 
-/* The kernel file of a convolution that is large enough for Winograd's products to pay. */
+/* Checks which kernel file makes a convolution that is large enough for Winograd's products to pay. */
 static void check_made_by(bool forced, const char *file) {
     static const clq_selection winograd = {"conv *", "winograd"};
     const clq_selections selections = {.entries = &winograd, .count = forced};
@@ -62,7 +63,7 @@ static void check_made_by(bool forced, const char *file) {
     clq_list_destroy(list);
 }
 
-/* As GPUs get them, unrolled; blocks that are too large for the device to choose, too. */
+/* The kernels are unrolled, as GPUs get them. Blocks that are too large for the device to choose work, too. */
 static void what_works_is_used(void **state) {
     (void)state;
     open_flawed(NULL);
@@ -74,7 +75,7 @@ static void what_works_is_used(void **state) {
     close_flawed();
 }
 
-/* winograd_local.cl without a step of a transform, or of no sense at all. */
+/* The flaws: winograd_local.cl lacks a step of a transform, or does not compile. */
 static void what_is_wrong_is_not_used(void **state) {
     (void)state;
     static const char *const flaws[][2] = {{"d[2 * step] = c - b;", "its answers are wrong"},
@@ -85,14 +86,14 @@ static void what_is_wrong_is_not_used(void **state) {
         assert_false(clq_winograd_block_works(device, LAST_BLOCK, NULL));
         assert_non_null(strstr(warning, "winograd 8x8"));
         if (!strstr(warning, flaws[i][1])) fail_msg("warned: %s", warning);
-        warning[0] = '\0'; /* it is tried and warned of once */
+        warning[0] = '\0'; /* the block is tried, and warned of, once */
         assert_false(clq_winograd_block_works(device, LAST_BLOCK, NULL));
         assert_string_equal(warning, "");
         close_flawed();
     }
 }
 
-/* Without it product_local.cl lacks the terms of a row. */
+/* Without this text product_local.cl lacks the terms of a row. */
 static const char product_flaw[] = "acc[4 * r + 2][q] = add_product(av[r].z, bv[q], acc[4 * r + 2][q]);";
 
 static void products_that_are_wrong_are_not_used(void **state) {
@@ -103,7 +104,7 @@ static void products_that_are_wrong_are_not_used(void **state) {
     close_flawed();
 }
 
-/* In a system of its own, whose programs are built anew: a trial would find the flaw. */
+/* Opens a system of its own, which builds its programs anew: a trial would find the flaw. */
 static bool works_with(const char *flaw, const char *driver_version) {
     char programs[256];
     (void)snprintf(programs, sizeof programs, "%s/programs", files_folder);
@@ -117,7 +118,7 @@ static bool works_with(const char *flaw, const char *driver_version) {
     return works;
 }
 
-/* Good ones and bad ones; another version of the driver is tried anew. */
+/* Good and bad results are kept. Another version of the driver is tried anew. */
 static void results_of_trials_are_kept(void **state) {
     (void)state;
     assert_true(works_with(NULL, NULL));
@@ -129,7 +130,7 @@ static void results_of_trials_are_kept(void **state) {
     assert_string_equal(warning, "");
 }
 
-/* A compiler may have failed for want of memory or disk. */
+/* A compiler may have failed because memory or disk was full, so its failure is not kept. */
 static void failures_of_trials_are_not_kept(void **state) {
     (void)state;
     assert_false(works_with("int item = (int)get_local_id(1) * GN", "99.2"));

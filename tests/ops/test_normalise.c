@@ -1,5 +1,5 @@
-/* Batch normalisation of a batch that several replicas share, or one has: against the definition in double, over the
- * whole batch. */
+/* Batch normalisation of a batch that one replica has or several share, against the definition in double over the whole
+ * batch. */
 #include "ref/ref_elementwise.h"
 #include "support/ops_rig.h"
 
@@ -15,8 +15,8 @@ enum {
 typedef struct norm_case {
     size_t positions, channels;
     unsigned ranks;
-    uint32_t counts[RANKS_MOST]; /* of each rank */
-    double offset;               /* of the numbers from 0, where they spread over 2 */
+    uint32_t counts[RANKS_MOST]; /* samples of each rank */
+    double offset;               /* the middle of the numbers, which spread over 2 */
     bool scale, center, in_place;
 } norm_case;
 
@@ -27,7 +27,7 @@ static const norm_case cases[] = {
     {1, 31, 1, {64}, 0, false, false, true},        {9, 3, 2, {4, 3}, 1, true, true, false},
     {1, 33, 3, {13, 0, 1}, 0, true, true, true}, /* a rank without samples */
     {5, 6, 4, {1, 2, 3, 4}, -1, true, true, false}, {4, 8, 2, {0, 6}, 0, true, true, false},
-    {6, 5, 2, {0, 0}, 0, true, true, false}, /* nobody has any */
+    {6, 5, 2, {0, 0}, 0, true, true, false}, /* no rank has samples */
     {15, 4, 1, {16}, 1000, true, true, false},      {64, 2, 2, {7, 9}, -1000, true, true, false},
     {196, 48, 1, {23}, 0, true, true, true}, /* several work-items, by rows and by columns */
     {1, 1030, 2, {40, 23}, 0, true, true, false},
@@ -80,7 +80,7 @@ typedef struct rank_part {
     const norm_data *d;
     unsigned rank;
     uint32_t count;
-    size_t first, n, row, bytes; /* of its samples: the first number and how many; bytes of one and of all of them */
+    size_t first, n, row, bytes; /* of its samples: the first number, how many numbers, bytes of one, bytes of all */
 } rank_part;
 
 static rank_part part_of(const norm_case *c, const norm_data *d, unsigned rank) {
@@ -121,8 +121,8 @@ static void check_moving(const rig *r, const norm_data *d, const float *mean, co
     clq_free(want);
 }
 
-/* Ranks must agree to the bit: the moving statistics by the joining of ops.h, in C's float arithmetic, which rounds
- * each operation correctly. */
+/* Ranks must agree to the bit. So this computes the moving statistics by joining moments as in ops.h, in C's float
+ * arithmetic, which rounds each operation correctly. */
 static void check_bits(const rig *r, const norm_case *c, const norm_data *d, const float *moments, const float *mean,
                        const float *variance) {
     const size_t channels = d->channels;
@@ -145,12 +145,12 @@ static void check_bits(const rig *r, const norm_case *c, const norm_data *d, con
     }
 }
 
-/* What ranks have added up by the end of a step. */
+/* The sums over ranks at the end of a step. */
 typedef struct rank_sums {
     float *moments, *dgamma, *dbeta, *corrections;
 } rank_sums;
 
-/* Statistics, forward, this rank's gradients and corrections; the y is checked here. */
+/* Runs statistics, forward, and this rank's gradients and corrections. Checks y. */
 static void run_middle(rig *r, const rank_part *p, float *statistics, const rank_sums *sums) {
     const norm_data *d = p->d;
     clq_normalise_problem shape = shape_of(p->c);
@@ -267,7 +267,7 @@ static void training(rig *r) {
     }
 }
 
-/* By the moving statistics, whatever the batch is. */
+/* Inference takes the moving statistics, whatever the batch is. */
 static void inference(rig *r) {
     static const norm_case c = {3, 19, 1, {6}, 0, true, true, false};
     norm_data d = make_data(&c);

@@ -6,10 +6,10 @@
 
 enum { ENTRY = 4, VARIABLES = 7, ENTRIES = 8, BLOCKS_MOST = 700 };
 
-/* Runs of blocks in an arena, not in the variables' order; one is empty, one does not count, one is a gap. Variable 4
- * has no run. */
+/* Runs of blocks in an arena, not in the variables' order. One run is empty, one does not count, two are gaps. Variable
+ * 4 has no run. */
 typedef struct layout {
-    size_t runs[ENTRIES]; /* blocks of each */
+    size_t runs[ENTRIES]; /* blocks of each run */
     size_t blocks;
 } layout;
 static const int variable_of[ENTRIES] = {6, 0, 3, -1, 5, 1, 2, -1};
@@ -35,7 +35,8 @@ static void fill_table(rig *r, const layout *l, clq_value table) {
     rig_fill(r, table, numbers, sizeof numbers);
 }
 
-/* By variable, of what counts; the norm of all; and of every block its variable's squares, -1 for a gap. */
+/* squares: of each variable that counts. all: their sum. of_block: the squares of each block's variable, -1 for a
+ * gap. */
 typedef struct reference {
     double squares[VARIABLES], all, of_block[BLOCKS_MOST];
 } reference;
@@ -106,7 +107,7 @@ static void check(rig *r, size_t most, double limit, double spoilt) {
     clq_free(x);
 }
 
-/* The squares of a block are 128 thirds. Limits below all norms, between them and above all. */
+/* The squares of a block sum to about 128 / 3. The limits lie below all norms, between them and above all. */
 static void check_all(rig *r) {
     static const size_t most[] = {1, 3, 80};
     static const double limits[] = {0.5, 10, 1000};
@@ -128,11 +129,12 @@ static void norms_and_factors(void **state) {
 typedef struct scale_step {
     float squares[VARIABLES]; /* given */
     bool finite;
-    double scale;     /* that they have */
-    int32_t state[3]; /* wanted then */
+    double scale;     /* the loss scale of the squares */
+    int32_t state[3]; /* wanted after the step */
 } scale_step;
 
-/* From 4 on, doubled after two finite steps; not below 1. */
+/* The scale begins at 4. It is doubled after two finite steps, halved after a step that is not finite, and never below
+ * 1. */
 static const scale_step scale_steps[] = {
     {{16, 32, 0, 48, 1}, true, 4, {0, 1, 0}},           {{16, (float)INFINITY, 0, 48, 1}, false, 4, {-1, 0, 1}},
     {{16, 32, 0, (float)NAN, 1}, false, 2, {-2, 0, 2}}, {{3e38f, 3e38f, 0, 1, 1}, false, 1, {-2, 0, 3}},

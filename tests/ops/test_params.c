@@ -1,4 +1,4 @@
-/* Every parameter of a step reaches the kernels that ask for it, launch by launch and where all launches are one. */
+/* Every parameter of a step reaches the kernels that ask for it, launch by launch and if all launches are one. */
 #include "ops/elementwise/cut.h"
 #include "support/ops_rig.h"
 
@@ -50,7 +50,7 @@ static void check_whole_numbers(rig *r, bool fused) {
     rig_end(r);
 }
 
-/* w -= RATE * g, a sum is times SUM_FACTOR, and the gradient of a loss is SCALE times what it is for one sample. */
+/* w -= RATE * g, a sum is multiplied by SUM_FACTOR, and a loss's gradient is SCALE times that of one sample. */
 static void check_fractions(rig *r, bool fused) {
     const float one = 1, logits[2] = {0, 0};
     const int32_t label = 0;

@@ -13,7 +13,7 @@ typedef struct penalty_case {
 
 static const penalty_case cases[] = {
     {{1, 0.25, 0, 1}, false},     {{7, 0, 0.3, 5}, true},  {{37, 0.01, 0.02, 2}, true},     {{250, 0.5, 0, 3}, true},
-    {{1023, 0.1, 0.7, 1}, false}, {{2048, 0, 0, 1}, true}, {{300001, 1e-3, 1e-4, 4}, true}, /* of many work-groups */
+    {{1023, 0.1, 0.7, 1}, false}, {{2048, 0, 0, 1}, true}, {{300001, 1e-3, 1e-4, 4}, true}, /* many work-groups */
 };
 
 static rig_data weights_of(clq_random *random, const penalty_case *c) {
@@ -25,8 +25,8 @@ static rig_data weights_of(clq_random *random, const penalty_case *c) {
     return w;
 }
 
-/* Whatever the loss has left, on top of which it comes: in the first float of the slot's row, and nowhere else. All
- * terms have one sign: the sum is as right as each of them, however many there are. */
+/* The penalty is added to what the loss has left in the first float of the slot's row, and nowhere else. All terms have
+ * one sign, so the sum is as right as each of them, however many there are. */
 static void check_loss(rig *r, const penalty_case *c, uint32_t slot, uint32_t count) {
     const clq_penalty_problem *p = &c->p;
     const size_t row = p->metrics_width;
@@ -53,7 +53,7 @@ static void check_loss(rig *r, const penalty_case *c, uint32_t slot, uint32_t co
     rig_release(&w);
 }
 
-/* exponent: of the state, from which the loss scale is 4 * 2^exponent; NO_STATE: there is none. */
+/* exponent: the state's; the loss scale is 4 * 2^exponent. NO_STATE: there is no state. */
 enum { NO_STATE = 99 };
 static void check_gradient(rig *r, const penalty_case *c, int exponent, uint32_t count) {
     const clq_penalty_problem *p = &c->p;
@@ -73,7 +73,7 @@ static void check_gradient(rig *r, const penalty_case *c, int exponent, uint32_t
     r->params.scale = 0.0625f;
     rig_run(r, count);
     ref_penalty_gradient(p, count, 0.0625 * of_scale, w.exact, want);
-    /* A sum of two terms of one sign, each of which is a product of few numbers. */
+    /* Each number is a sum of two terms of one sign. Each term is a product of few numbers. */
     rig_check_value(r, "dw", dw, CLQ_F32, want, p->elements, 5e-7, 0);
     rig_end(r);
     rig_release(&w);

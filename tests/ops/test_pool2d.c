@@ -40,12 +40,12 @@ static const pool_case cases[] = {
     {{26, 26, 32, 13, 13, 2, 2, 2, 2, 0, 0, false, CLQ_ACTIVATION_TANH}, 8, 7},
     {{9, 9, 6, 4, 4, 3, 3, 2, 2, 0, 0, false, CLQ_ACTIVATION_RELU}, 3, 2},
     {{6, 10, 5, 3, 5, 3, 2, 2, 2, 0, 0, false, CLQ_ACTIVATION_TANH}, 2, 1},
-    /* several work-items, whose rows are not equally many, and activations of whole vectors behind the pooling */
+    /* several work-items with different numbers of rows, and activations of whole vectors after the pooling */
     {{28, 28, 6, 14, 14, 2, 2, 2, 2, 0, 0, true, CLQ_ACTIVATION_TANH}, 37, 37},
     {{28, 28, 6, 14, 14, 2, 2, 2, 2, 0, 0, false, CLQ_ACTIVATION_SIGMOID}, 37, 37},
 };
 
-/* The kernels of these no other case has: they run in both families on both drivers. */
+/* No other case has the kernels of these two. So they run in both families on both drivers. */
 enum { OF_LARGE_WINDOWS = 9, AVERAGE_INSIDE = 16 };
 
 typedef struct pool_data {
@@ -56,7 +56,7 @@ typedef struct pool_data {
     int *winner;
 } pool_data;
 
-/* Few distinct values, so that equals are common: the first of them must win. */
+/* Few distinct values, so that equal values are common: the first of them must win. */
 static pool_data make_data(const pool_case *c, clq_dtype of_x, clq_dtype of_y) {
     const clq_pool2d_problem *p = &c->p;
     pool_data d = {.in = p->in_h * p->in_w * p->channels, .out = p->out_h * p->out_w * p->channels};
@@ -111,7 +111,7 @@ static void check_winners(rig *r, clq_value value, const pool_case *c, const poo
     clq_free(got);
 }
 
-/* n numbers of a value against what they should be. */
+/* Compares n numbers of a value with the wanted numbers. */
 static void check_numbers(rig *r, const char *what, clq_value value, const double *want, size_t n, double rounding) {
     const clq_dtype dtype = clq_list_storage(r->list, value);
     void *bytes = rig_alloc(n + 1, sizeof(float));
@@ -152,7 +152,7 @@ static void check_pool(rig *r, const pool_case *c, bool inference) {
     check_stored_pool(r, c, inference, CLQ_F32, CLQ_F32);
 }
 
-/* 16 bits in memory: whole vectors, halves of them, and none; side by side, overlapping with padding. */
+/* 16 bits in memory: whole vectors, halves of them, and none; windows side by side, and overlapping with padding. */
 static void stored_pools(rig *r) {
     static const pool_case small[] = {
         {{5, 6, 16, 2, 3, 2, 2, 2, 2, 0, 0, false, CLQ_ACTIVATION_RELU}, 3, 2},

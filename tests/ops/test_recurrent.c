@@ -1,4 +1,5 @@
-/* Recurrent cells over sequences, against their definitions in double, whose gradients are held against differences. */
+/* Recurrent cells over sequences, against their definitions in double. The definitions' gradients are compared with
+ * differences. */
 #include "ref/ref_product.h"
 #include "ref/ref_recurrent.h"
 #include "support/ops_rig.h"
@@ -84,7 +85,8 @@ enum { Z, U, BIAS, H0, C0, MASK, DROPS, DY, DH, DC, GIVEN };
 enum { Y, H, C, BEFORE, KEPT, DZ, DR, DBOTH, DH0, DC0, MADE };
 static const char *const made_names[MADE] = {"y", "h", "c", "before", "kept", "dz", "dr", "dboth", "dh0", "dc0"};
 
-/* What there is of a sample, or of u and the bias at all; 0: none. */
+/* How many numbers each value has for one sample, or for all samples if it is u or the bias. 0: there is no such
+ * value. */
 typedef struct sizes {
     size_t given[GIVEN], made[MADE];
 } sizes;
@@ -133,8 +135,8 @@ static void set(rig_data *of, size_t i, double number) {
     ((float *)of->stored)[i] = of->floats[i];
 }
 
-/* Every third step does not count, the first sample has none that do, and what counts need not be 1. A third of the
- * state is dropped. */
+/* A third of the steps do not count, and no step of the first sample does. The mask of a step that counts need not be
+ * 1. A third of the state is dropped. */
 static void set_factors(clq_random *random, data *d, const sizes *n, uint32_t count) {
     for (size_t i = 0; i < n->given[MASK] * count; i++)
         set(&d->given[MASK], i, i < n->given[MASK] || rig_below(random, 3) == 0 ? 0 : i % 2 ? 1 : 0.25);
@@ -250,7 +252,7 @@ static void check(rig *r, const recurrent_case *c, uint32_t count) {
     rig_run(r, count);
     for (unsigned i = 0; i < MADE; i++) {
         if (!n.made[i]) continue;
-        if (i == KEPT) /* the operation's own */
+        if (i == KEPT) /* its layout is the operation's own */
             rig_check_untouched(r, made[i], n.made[i] * count * sizeof(float));
         else
             rig_check_value(r, made_names[i], made[i], CLQ_F32, d.made[i], n.made[i] * count, 4e-6,
@@ -279,7 +281,7 @@ static void test_recurrent(void **state) {
 
 enum { SAMPLES = 3, UNITS_MOST = 20, NUMBERS = 128 };
 
-/* A sum of all that comes out, by the numbers that are its gradient. */
+/* The sum of all outputs, each weighted by the number that is given as its gradient. */
 static double weigh(const recurrent_case *c, const data *d, const sizes *n) {
     static const unsigned weights[] = {[Y] = DY, [H] = DH, [C] = DC};
     double sum = 0;
@@ -298,16 +300,16 @@ static size_t common_divisor(size_t a, size_t b) {
     return a;
 }
 
-/* How far those of so many numbers are apart that are checked. It has no divisor in common with the number of units,
- * gates or steps, and so the checked ones lie in all of them. */
+/* The distance between two of the `numbers` that are checked. It has no divisor in common with the number of units,
+ * gates or steps, so the checked numbers lie in all of them. */
 static size_t distance_of(size_t numbers) {
     size_t distance = 1 + numbers / NUMBERS;
     while (common_divisor(distance, numbers) > 1) distance++;
     return distance;
 }
 
-/* Central differences of numbers of about 10 in double are right to about 1e-9. Each number takes the reference twice.
- */
+/* In double, central differences of numbers of about 10 are right to about 1e-9. Each number runs the reference
+ * twice. */
 static void check_differences(const recurrent_case *c, const data *d, const sizes *n, unsigned given,
                               const double *gradient) {
     const double h = 1e-6;
@@ -325,7 +327,7 @@ static void check_differences(const recurrent_case *c, const data *d, const size
     }
 }
 
-/* Of the weights and the bias, as who has all samples' steps makes them. */
+/* The gradients of the weights and of the bias, from the steps of all samples. */
 static void sum_products(const recurrent_case *c, const data *d, const sizes *n, double *du) {
     const size_t units = c->p.units, width = clq_cell_gates(c->p.cell) * units;
     ref_gemm(true, false, units, width, n->made[BEFORE] / units * SAMPLES, d->made[BEFORE],

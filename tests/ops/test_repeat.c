@@ -55,8 +55,8 @@ static void both_ways(rig *r) {
     }
 }
 
-/* 16 bits in memory: whole vectors, halves of them, and none; what is spread, and what is not. Each is a program, which
- * a driver has in one family. */
+/* 16 bits in memory: whole vectors, halves of them, and none; what is spread, and what is not. Each case is a program,
+ * which a driver runs in one family. */
 static void stored(rig *r) {
     clq_random random = clq_random_start(12, 0);
     for (unsigned reduce = 0; reduce < 2; reduce++) {

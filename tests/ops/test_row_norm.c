@@ -12,10 +12,10 @@ typedef struct row_norm_case {
 static const row_norm_case cases[] = {
     {{7, 1, 1, 64, true, 1e-3}, 5, true, true, CLQ_F32, CLQ_F32},     /* layer normalisation of tokens */
     {{3, 1, 1, 37, true, 1e-6}, 4, true, false, CLQ_F32, CLQ_F32},    /* rows that are no whole vectors */
-    {{1, 1, 1, 5, true, 1e-3}, 9, false, true, CLQ_F32, CLQ_F32},     /* short ones */
+    {{1, 1, 1, 5, true, 1e-3}, 9, false, true, CLQ_F32, CLQ_F32},     /* short rows */
     {{5, 1, 1, 48, false, 1e-6}, 3, true, false, CLQ_F32, CLQ_F32},   /* root mean square */
     {{1, 20, 4, 8, true, 1e-3}, 3, true, true, CLQ_F32, CLQ_F32},     /* groups of channels */
-    {{1, 9, 7, 1, true, 1e-3}, 4, true, true, CLQ_F32, CLQ_F32},      /* of one channel each */
+    {{1, 9, 7, 1, true, 1e-3}, 4, true, true, CLQ_F32, CLQ_F32},      /* groups of one channel each */
     {{2, 1, 1, 3000, true, 1e-5}, 3, false, false, CLQ_F32, CLQ_F32}, /* long rows */
     {{64, 1, 1, 96, true, 1e-3}, 33, true, true, CLQ_F32, CLQ_F32},   /* enough for several work-items */
     {{5, 1, 1, 40, true, 1e-3}, 3, true, true, CLQ_F16, CLQ_F16},

@@ -3,7 +3,7 @@
 
 enum { HOST_RANKS = 3, HOST_COPIES = 2 };
 
-/* Each array with a float behind it that nobody may touch. */
+/* Each array has one more float at its end, which nothing may write. */
 typedef struct host_case {
     size_t n;
     float *w, *gradients[HOST_RANKS], *states[STATES], *average, *sum, *copies[HOST_COPIES];
@@ -55,7 +55,7 @@ static clq_host_update host_update(const host_case *c, size_t first, size_t floa
     return update;
 }
 
-/* Of the narrowest vectors that there are, whatever the processor has. */
+/* The rule with the narrowest vectors that there are, whatever the processor has. */
 static const clq_host_rule_row *plain_rule(const clq_optimizer *optimizer) {
     const clq_host_rule_row *row = clq_host_rules_plain;
     while (strcmp(row->name, clq_optimizer_rule(optimizer)->name) != 0) row++;
@@ -69,7 +69,7 @@ static void update_plain(const clq_optimizer *optimizer, const clq_host_update *
     plain_rule(optimizer)->run(update, &numbers);
 }
 
-/* The same in both cases; sum: what the update is made of. */
+/* Gives both cases the same gradients. *sum becomes the sum that the update takes. */
 static void next_gradients(clq_random *random, host_case *a, host_case *b, double *sum) {
     for (size_t i = 0; i < a->n; i++) {
         float all = 0;
@@ -132,7 +132,7 @@ static void test_host_updates(void **state) {
     each_optimizer(&host, check_host_lengths);
 }
 
-/* Both passes over a variable, whose first pass is made in two parts; by the narrowest vectors, too. */
+/* Both passes over a variable, the first in two parts. The narrowest vectors must give the same bits. */
 static void check_host_ratios(rig *r, const clq_optimizer *optimizer, size_t n) {
     clq_random random = clq_random_start(37, n);
     float *w;
@@ -186,7 +186,7 @@ static void test_host_ratios(void **state) {
         check_host_ratios(&host, &trust_ratio_optimizers[i % CLQ_COUNT_OF(trust_ratio_optimizers)], some[i]);
 }
 
-/* A sum alone, into the first of its gradients, and its squares. */
+/* A sum alone, which goes into the first of its gradients, and the sum of squares. */
 static void test_host_sums(void **state) {
     float a[7] = {1, 2, 3, 4, 5, 6, 7}, b[7] = {10, 20, 30, 40, 50, 60, 70};
     static const float want[7] = {5.5f, 11, 16.5f, 22, 27.5f, 33, 7};

@@ -1,4 +1,4 @@
-/* Images whose places are moved by what samples draw, against their definition in double. */
+/* Images whose places are moved by random draws of each sample, against their definition in double. */
 #include "ref/ref_elementwise.h"
 #include "support/ops_rig.h"
 
@@ -7,13 +7,13 @@
 enum { KINDS = CLQ_WARP_CROP + 1, FILLS = CLQ_FILL_WRAPPED + 1 };
 
 typedef struct warp_size {
-    size_t height, width, channels, out_height, out_width; /* out: of crops; others keep the size */
+    size_t height, width, channels, out_height, out_width; /* out: only for crops; others keep the size */
     uint32_t capacity;
 } warp_size;
 
 static const warp_size sizes[] = {{5, 7, 3, 3, 4, 4}, {1, 6, 1, 1, 1, 3}, {8, 3, 2, 7, 3, 5}, {17, 19, 5, 9, 16, 6}};
 
-/* Ranges that lead beyond all edges, by more than an image; of a crop, all places where it fits. */
+/* The ranges lead beyond all edges, by more than an image. For a crop they are all places where it fits. */
 static clq_warp_problem problem_of(clq_warp_kind kind, const warp_size *size, unsigned variant) {
     clq_warp_problem p = {.kind = kind,
                           .height = size->height,
@@ -36,7 +36,7 @@ static clq_warp_problem problem_of(clq_warp_kind kind, const warp_size *size, un
     return p;
 }
 
-/* Near a tie rounding may go either way; there are few of these, so nearly all is compared. */
+/* Near a tie, rounding may go either way. There are few ties, so nearly all places are compared. */
 static void check_nearest(rig *r, clq_value y, const clq_warp_problem *p, uint32_t count, double *want,
                           const double *ties, double relative) {
     const size_t places = count * p->out_height * p->out_width;
@@ -69,7 +69,7 @@ static void check(rig *r, const clq_warp_problem *p, uint32_t capacity, uint32_t
     rig_fill(r, vdraws, draws.stored, 4 * count * sizeof(float));
     rig_run(r, count);
     ref_warp(p, count, x.exact, draws.exact, want, ties);
-    /* Places are about 3 images away at most, rounded some times, and numbers beside each other differ by up to 4.5. */
+    /* A place is at most about 3 images away and is rounded some times. Neighbouring numbers differ by up to 4.5. */
     const double slips =
         p->kind == CLQ_WARP_FLIP || p->kind == CLQ_WARP_CROP ? 0 : 4e-6 * (double)(p->height + p->width);
     if (p->nearest && of_y == CLQ_F32)
@@ -83,7 +83,7 @@ static void check(rig *r, const clq_warp_problem *p, uint32_t capacity, uint32_t
     clq_free(ties);
 }
 
-/* Each is a program of its own, of which a driver has one in one of the families. */
+/* Each combination is a program of its own. A driver runs it in one of the families. */
 static void every_kind_and_fill(rig *r) {
     for (unsigned i = 0; i < KINDS * FILLS * 2; i++) {
         if (!rig_takes(r, i / 2 + i)) continue;
@@ -132,7 +132,8 @@ static void warp_row(clq_warp_problem p, double draw, const double *x, const dou
         if (fabs(y[i] - want[i]) > 1e-12) fail_msg("kind %d, fill %d: [%zu] is %g", (int)p.kind, (int)p.fill, i, y[i]);
 }
 
-/* What is beyond the edges of a b c d: k k, a a, b a | a b, c d | a b. To the right is positive. */
+/* What lies beyond the edges of a b c d, for each fill: k k, a a, b a | a b, c d | a b. A shift to the right is
+ * positive. */
 static void test_fills_are_keras_s(void **state) {
     (void)state;
     static const double x[] = {1, 2, 3, 4}, right[FILLS][4] = {{9, 9, 1, 2}, {1, 1, 1, 2}, {2, 1, 1, 2}, {3, 4, 1, 2}},
@@ -149,7 +150,7 @@ static void test_fills_are_keras_s(void **state) {
     }
 }
 
-/* A quarter of a turn against the clock; a zoom by 1, which is outwards, of what has a middle; flips; a crop. */
+/* A quarter turn against the clock; a zoom by 1, which is outwards, of a row with a middle; flips; a crop. */
 static void test_kinds_are_keras_s(void **state) {
     (void)state;
     static const double square[] = {1, 2, 3, 4}, turned[] = {2, 4, 1, 3}, draws[4] = {0};

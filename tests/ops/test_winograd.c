@@ -2,7 +2,7 @@
 #include "ops/convolution/winograd.h"
 #include "support/ops_conv.h"
 
-/* Of the tile family: both channels are whole vectors. */
+/* For the tile family: both channels are whole vectors. */
 static const conv_case tiles[] = {
     /* valid, odd sizes; panels of two vectors */
     {{13, 13, 32, 11, 11, 64, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_ACTIVATION_RELU, false}, 3, true},
@@ -20,7 +20,7 @@ static const conv_case tiles[] = {
 /* Small, with panels of one vector forward and of three back. */
 static const conv_case narrow = {{7, 10, 48, 7, 10, 16, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_ACTIVATION_TANH, false}, 5, false};
 
-/* Of the tile family by tiles of 4x4 outputs. */
+/* For the tile family, in tiles of 4x4 outputs. */
 static const conv_case wide[] = {
     /* valid, odd sizes that leave out parts of tiles both ways */
     {{13, 16, 32, 11, 14, 64, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_ACTIVATION_RELU, false}, 3, true},
@@ -37,7 +37,7 @@ static const conv_case wide[] = {
     {{5, 4, 512, 4, 3, 256, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_ACTIVATION_LINEAR, true}, 7, true},
 };
 
-/* Of the tile family, of outputs that are two places apart. */
+/* For the tile family, with a stride of 2. */
 static const conv_case strided[] = {
     /* valid, odd and even sizes; parts of tiles one way */
     {{17, 14, 32, 8, 6, 64, 3, 3, 2, 2, 1, 1, 0, 0, CLQ_ACTIVATION_RELU, false}, 3, true},
@@ -54,7 +54,7 @@ static const conv_case strided[] = {
     {{7, 9, 512, 4, 5, 256, 3, 3, 2, 2, 1, 1, 1, 1, CLQ_ACTIVATION_LINEAR, true}, 7, true},
 };
 
-/* Of the local family: any channels. */
+/* For the local family: any channels. */
 static const conv_case local[] = {
     /* valid, odd sizes; more tiles and columns than a block; edges of both */
     {{13, 13, 32, 11, 11, 68, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_ACTIVATION_RELU, false}, 3, true},
@@ -97,8 +97,8 @@ static void matches_reference(void **state) {
     rig_each(check_both);
 }
 
-/* Each block of the local family on one of the drivers, where neither tiles nor columns nor channels fill blocks. Where
- * the other device is PoCL's pool, it builds them as the basic one does. */
+/* Checks each block of the local family on one of the drivers, with tiles, columns and channels that do not fill
+ * blocks. If the other device is PoCL's pool, it is left out, because it builds the blocks as the basic device does. */
 static void check_blocks(rig *r) {
     static const conv_case odd = {{7, 9, 14, 7, 9, 36, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_ACTIVATION_RELU, false}, 3, true};
     static const conv_case simulated = {
@@ -108,7 +108,7 @@ static void check_blocks(rig *r) {
     if (r->family != CLQ_FAMILY_LOCAL || built) return;
     for (size_t i = 0; i < CLQ_WINOGRAD_BLOCKS; i++) {
         char block[CLQ_CANDIDATE_BYTES];
-#if defined(__x86_64__) /* elsewhere no other driver has blocks */
+#if defined(__x86_64__) /* elsewhere only PoCL runs blocks */
         if (!rig_takes(r, i)) continue;
 #endif
         clq_winograd_block_name(i, block);
@@ -122,7 +122,7 @@ static void blocks_match_reference(void **state) {
     rig_each(check_blocks);
 }
 
-/* 16 bits in memory, and floats behind the transforms. */
+/* 16 bits in memory, and floats after the transforms. */
 static void check_stored(rig *r, size_t index) {
     static const rig_variant how[] = {{.conv = "winograd", .x = CLQ_F16, .w = CLQ_F16, .y = CLQ_F16},
                                       {.conv = "winograd", .x = CLQ_BF16, .w = CLQ_BF16},
@@ -138,7 +138,7 @@ static void stored_in_16_bits(void **state) {
     rig_each(check_tiles_stored);
 }
 
-/* Whether a convolution, forward and its data gradient, is made with Winograd's products. */
+/* Whether a convolution is made with Winograd's products, forward and for the data gradient. */
 static bool is_winograd(rig *r, const clq_conv2d_problem *p, uint32_t capacity, const char *conv) {
     rig_begin(r, capacity);
     rig_force(r, &(rig_variant){.conv = conv});
@@ -146,7 +146,7 @@ static bool is_winograd(rig *r, const clq_conv2d_problem *p, uint32_t capacity, 
     clq_conv2d_forward(r->list, p, x, w, CLQ_NO_VALUE, y);
     bool there = conv_is_winograd(r->list);
     clq_conv2d_backward(r->list, p, x, w, y, x, CLQ_NO_VALUE);
-    if (conv || clq_device_get_info(r->device)->type == CLQ_DEVICE_CPU) /* a GPU's rates decide for each */
+    if (conv || clq_device_get_info(r->device)->type == CLQ_DEVICE_CPU) /* on a GPU, rates decide for each */
         assert_int_equal(conv_is_winograd(r->list), there);
     assert_int_equal(clq_list_status(r->list), CLQ_OK);
     clq_list_destroy(r->list);
@@ -154,7 +154,7 @@ static bool is_winograd(rig *r, const clq_conv2d_problem *p, uint32_t capacity, 
     return there;
 }
 
-/* The same of the weights' gradient. */
+/* The same for the weights' gradient. */
 static bool outer_is_winograd(rig *r, const clq_conv2d_problem *p, uint32_t capacity, const char *conv) {
     rig_begin(r, capacity);
     rig_force(r, &(rig_variant){.conv = conv});
@@ -167,7 +167,7 @@ static bool outer_is_winograd(rig *r, const clq_conv2d_problem *p, uint32_t capa
     return there;
 }
 
-/* In the tile family alone. */
+/* Only the tile family has Winograd's products for the weights' gradient. */
 static void check_choice_of_outer(rig *r) {
     const clq_conv2d_problem good = {13, 13, 32, 11, 11, 64, 3, 3, 1, 1, 1, 1, 0, 0, CLQ_ACTIVATION_LINEAR, false};
     bool tile = r->family == CLQ_FAMILY_TILE;
@@ -183,7 +183,8 @@ static void check_choice_of_outer(rig *r) {
     assert_false(outer_is_winograd(r, &p, 64, "winograd")); /* parts of vectors */
 }
 
-/* Unless named otherwise, by tiles of 4x4 outputs if there are enough channels, and never with a pool. */
+/* Unless the selection names another way, tiles have 4x4 outputs if there are enough channels, and never with a
+ * pool. */
 static void check_width(rig *r) {
     if (r->family != CLQ_FAMILY_TILE) return;
     static const struct {
@@ -195,7 +196,7 @@ static void check_width(rig *r) {
          "winograd",
          "-DSIDE=2",
          "-DSIDE=2"},
-        /* two rows and columns of tiles, of whose places six in ten are outside */
+        /* two rows and columns of tiles: six in ten of their places lie outside */
         {{5, 5, 64, 5, 5, 64, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_ACTIVATION_RELU, false}, NULL, "-DSIDE=2", "-DSIDE=2"},
         /* one tile of an image */
         {{4, 4, 512, 4, 4, 512, 3, 3, 1, 1, 1, 1, 1, 1, CLQ_ACTIVATION_RELU, false}, NULL, "-DSIDE=4", "-DSIDE=4"},
