@@ -24,10 +24,17 @@ static inline void strict_disguise(const strict *layer, unsigned seed, const cha
 
 /* Fails the test if a rule was violated since the last call of this function, or since the counts were reset. */
 static inline void strict_expect_no_violation(const strict *layer, const char *where) {
-    const strict_count kinds[] = {STRICT_UNFLUSHED, STRICT_LIMITS, STRICT_LATER, STRICT_VIEWS};
-    const char *const names[] = {"unflushed waits", "launches beyond limits", "calls after OpenCL 1.2"};
-    for (size_t i = 0; i < CLQ_COUNT_OF(kinds); i++)
-        if (layer->count(-1, kinds[i]) != 0) fail_msg("%s: %lu %s", where, layer->count(-1, kinds[i]), names[i]);
+    static const struct {
+        strict_count kind;
+        const char *name;
+    } rules[] = {{STRICT_UNFLUSHED, "unflushed waits"},
+                 {STRICT_LIMITS, "launches beyond limits"},
+                 {STRICT_LATER, "calls after OpenCL 1.2"},
+                 {STRICT_VIEWS, "sub-buffers released under newer ones"}};
+    for (size_t i = 0; i < CLQ_COUNT_OF(rules); i++) {
+        const unsigned long count = layer->count(-1, rules[i].kind);
+        if (count != 0) fail_msg("%s: %lu %s", where, count, rules[i].name);
+    }
     assert_true(layer->count(-1, STRICT_COMMANDS) > 0);
     layer->reset();
 }
