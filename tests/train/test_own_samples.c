@@ -26,7 +26,7 @@ typedef struct run {
     const char *name;
     clq_shard shard;
     size_t begin[PROCESSES], count[PROCESSES]; /* each process's range of `samples` */
-    size_t tests[PROCESSES];                   /* likewise, the second behind the first; of OFF the first, of both */
+    size_t tests[PROCESSES];                   /* likewise, of `tests`; OFF: the first is for both */
     size_t rows[PROCESSES];             /* a process's rows of a full batch: its replicas' shares, counted by hand */
     unsigned updates;                   /* batches of an epoch; counted by hand, too */
     bool is_even;                       /* two devices in each process; otherwise one device and two */

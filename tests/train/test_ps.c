@@ -21,7 +21,7 @@ static atomic_uint posted_most;           /* number of steps; after the last one
 static atomic_uint held = NOBODY;         /* the replica that is held up */
 static atomic_bool held_till_failure;     /* until another replica fails */
 static atomic_uint held_to_end;           /* how often the others got as far as they may */
-static atomic_bool held_has_begun = true; /* false: others begin after it, else they could be done before it reads */
+static atomic_bool held_has_begun = true; /* false: the others begin after it; otherwise they could end first */
 
 /* Whether the others have made all updates that they may make without the held replica. *idle: whether no steps are
  * left for them. */
