@@ -145,7 +145,7 @@ static void they_hold_whatever_trains(void **state) {
     check_way(&(way){.devices = places[0], .strategy = "auto", .shard_optimizer = 1}, 1e-6); /* of one: not sharded */
 }
 
-/* Those of 16 bits are copies: what is constrained are the weights that are kept. */
+/* Weights of 16 bits are copies. Constraints hold for the weights that they are copied from. */
 static void weights_of_mixed_precision_are_held(void **state) {
     (void)state;
     check_way(&(way){.devices = places[0], .strategy = "auto", .precision = CLQ_PRECISION_MIXED}, 2e-3);
