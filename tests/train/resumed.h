@@ -56,8 +56,7 @@ static const setting settings[] = {
     {"local steps", "pocl:0,pocl:1", CLQ_STRATEGY_MIRRORED, {.local_steps = 4}, APART, 0, false},
     {"central", "pocl:0,pocl:1", CLQ_STRATEGY_CENTRAL, {0}, APART, 0, false},
     {"ps", "pocl:0,pocl:1", CLQ_STRATEGY_PS, {.staleness = 0}, APART, 0, false},
-    {"asynchronous ps, alone", "pocl:0", CLQ_STRATEGY_PS, {.staleness = 4}, APART, 0, false}, /* its order of updates is
-                                                                                                 certain */
+    {"asynchronous ps, alone", "pocl:0", CLQ_STRATEGY_PS, {.staleness = 4}, APART, 0, false}, /* its order is certain */
     {"pipeline", "pocl:0,pocl:1", CLQ_STRATEGY_PIPELINE, {.micro_batches = 3}, APART, 0, false},
     {"two pipelines",
      "pocl:0,pocl:1,pocl:2,pocl:3",

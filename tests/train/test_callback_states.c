@@ -198,7 +198,7 @@ static void a_plateau_is_of_its_monitor(void **state) {
     assert_ok(clq_reduce_lr_parse("monitor=val_mae", &reduce));
     assert_ok(clq_callback_reduce_lr(&reduce, &b));
     assert_ok(a.on_begin(a.context, trainer, &config));
-    for (unsigned i = 0; i < 2; i++) assert_ok(a.on_epoch(a.context, trainer, &info)); /* one without an improvement */
+    for (unsigned i = 0; i < 2; i++) assert_ok(a.on_epoch(a.context, trainer, &info)); /* one is no improvement */
     assert_ok(a.save(a.context, text, sizeof text));
     assert_ok(b.restore(b.context, text));
     assert_ok(b.on_begin(b.context, trainer, &config));

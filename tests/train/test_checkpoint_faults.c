@@ -7,8 +7,8 @@ enum { TAKEN = 2, END = 4 };
 
 static faults layer;
 
-/* In the short form one call out of so many fails. The number is odd: in turn, one call fails alone, and all calls from
- * the next one on fail. With the argument `long` it is 1. */
+/* In the short form one call out of so many fails. The number is odd, so that in turn a call fails once, or that call
+ * and all later ones fail. With the argument `long` it is 1. */
 static unsigned thinned = 7;
 
 typedef struct scene {

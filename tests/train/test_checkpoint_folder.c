@@ -289,7 +289,7 @@ static void expect_old(const char *folder, const spoiled *how) {
     assert_memory_equal(now, weights, sizeof weights);
 }
 
-/* With no older checkpoint, the restore fails with the newest one's reason, or training begins anew if none counts. */
+/* The restore fails with the newest checkpoint's reason, or finds none and training begins anew. Nothing changes. */
 static void expect_failure(const char *folder, const spoiled *how) {
     uint64_t step = 77;
     const uint64_t before = trainer->step;

@@ -142,7 +142,7 @@ static void they_hold_whatever_trains(void **state) {
     check_way(&(way){.devices = places[1], .strategy = "auto", .accumulate = ACCUMULATE}, 1e-6);
     check_way(&(way){.devices = places[1], .strategy = "central"}, 1e-6);
     check_way(&(way){.devices = places[2], .strategy = "ps"}, 1e-6);
-    check_way(&(way){.devices = places[0], .strategy = "auto", .shard_optimizer = 1}, 1e-6); /* of one: not sharded */
+    check_way(&(way){.devices = places[0], .strategy = "auto", .shard_optimizer = 1}, 1e-6); /* nothing to shard */
 }
 
 /* Weights of 16 bits are copies. Constraints hold for the weights that they are copied from. */

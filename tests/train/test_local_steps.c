@@ -186,7 +186,7 @@ static void averages_are_counted(void **state) {
         const clq_member *member = &trainer->strategy->replicas[0].peers->members[0];
         const size_t before = atomic_load(&member->meetings);
         (void)fit(trainer);
-        assert_int_equal(atomic_load(&member->meetings) - before, 2 * cases[i].averages); /* before it, behind it */
+        assert_int_equal(atomic_load(&member->meetings) - before, 2 * cases[i].averages); /* before and after */
         assert_true(clq_trainer_comm_times(trainer).total_s > 0);
         clq_trainer_destroy(trainer);
     }

@@ -166,7 +166,7 @@ static void every_place_is_named(void **state) {
     (void)state;
     static const struct {
         const char *where;
-        float sample, hidden, last, bias; /* of all samples, of the kernels behind the second layer, of the last bias */
+        float sample, hidden, last, bias; /* values of all samples, dense_1/kernel, dense_2/kernel, dense_2/bias */
     } cases[] = {{"in the samples", INFINITY, 0, 0, 0},
                  {"in variable 'dense_2/kernel', as the updates before left it", 0.1f, 0, NAN, 0},
                  {"in variable 'dense_2/bias', as the updates before left it", 0.1f, 0, 0, NAN},

@@ -314,7 +314,7 @@ static void times_are_kept(void **state) {
     assert_ok(clq_stage_times_measure(&t.of, &tune, t.parts, t.count, &times));
     assert_int_equal(t.script.trials, trials); /* all times are known */
     clq_free(times.items);
-    /* Times of another micro-batch size or another model are not known, and those that are kept for it are its own. */
+    /* Times are kept for one size of micro-batch and one model alone: another size or another model has none. */
     t.of.config.capacity = 5;
     assert_int_equal(measure(&t, 30), 1); /* a part takes 22 trials */
     assert_int_equal(recalled(&t), 1);
@@ -326,7 +326,7 @@ static void times_are_kept(void **state) {
     t.of.settings = "precision mixed\n";
     assert_int_equal(recalled(&t), 0);
     t.of.settings = NULL;
-    /* A program that was not saved for want of memory is compiled anew in each round, which the sanitizers report. */
+    /* If memory runs out before a program is saved, each round compiles it anew. Only the sanitizers watch that. */
     if (!IS_WATCHED) load_first_part(&t);
     assert_true(walk_allocations(measure_again, &t) > 20);
     end_timing(&t);

@@ -145,7 +145,7 @@ static clq_status train(const plan *how, const char *spec, const fabric_rank *of
     config.measure_gradient = true;
     config.check_replicas = how->checks ? 2 : 0;
     if (how->options) config.strategy_options = *how->options;
-    if (how->options && of) config.recompute = CLQ_RECOMPUTE_AUTO; /* what fits is counted without the others */
+    if (how->options && of) config.recompute = CLQ_RECOMPUTE_AUTO; /* each process counts what fits by itself */
     if (how->options) config.strategy = how->options->stages ? CLQ_STRATEGY_PIPELINE : CLQ_STRATEGY_MIRRORED;
     config.world = world;
     *result = (told){0};

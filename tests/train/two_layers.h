@@ -7,8 +7,8 @@
 #include "support/system.h"
 #include "train/trainer.h"
 
-/* Batches are not shared out evenly, and the last has two samples. A share of five is no less than the 8 rows of a
- * tile: all have the same kernels. */
+/* Batches do not split evenly, and the last batch has two samples. The largest of five shares has the 8 rows of a tile,
+ * so all use the same kernels. */
 enum { INPUTS = 6, UNITS = 40, CLASSES = 3, BATCH = 37, SAMPLES = 5 * BATCH + 2 };
 
 static float samples[SAMPLES][INPUTS];
