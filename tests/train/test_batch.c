@@ -147,7 +147,7 @@ static const clq_step_params *params_of(const clq_trainer *trainer, unsigned rep
     return &clq_strategy_plan(clq_trainer_strategy(trainer), replica)->list->params;
 }
 
-/* Of 5 rows the first replica has 3 and the second has 2. */
+/* The first replica has 3 of 5 rows, and the second has 2. */
 static void check_params(clq_trainer *trainer, uint32_t step) {
     assert_ok(clq_trainer_wait(trainer));
     for (unsigned r = 0; r < 2; r++) {

@@ -202,8 +202,8 @@ static unsigned calls_of(const char *spec, const char *thread, size_t steps, siz
     return calls;
 }
 
-/* Each call of a replica fails in turn, long before the log is read. Exactly the steps that were finished are told,
- * with the same figures as without the failure. */
+/* Each call of a replica fails in turn, long before the log is read. Only steps that were finished are told, with the
+ * same figures as without the failure. */
 static void failed_fits_tell_what_was_finished(void **state) {
     (void)state;
     static const struct {

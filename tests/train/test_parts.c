@@ -1,5 +1,5 @@
 /* Models in parts, trained by hand. Losses, gradients and weights are compared with one trainer of the whole model, and
- * the gradient by a part's input with a computation in double. Then all of it fails. */
+ * the gradient by a part's input with a computation in double. Failures of calls and of memory are tested, too. */
 #include "support/faults.h"
 #include "support/files.h"
 #include "train/parts.h"

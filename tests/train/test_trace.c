@@ -150,7 +150,7 @@ static void check_exchanges(const spans *host, const spans *exchange, size_t par
     assert_int_equal(exchange->count, parts * count_named(host, "step"));
 }
 
-/* Counts the exchanges that began during backward: after the first layer's backward, before the last kernel's end. */
+/* Counts the exchanges that began during backward: after its first kernel began, before its last kernel ended. */
 static size_t count_overlapping(const spans *queue, const spans *exchange) {
     size_t count = 0;
     double begun = 0.0; /* when backward of this step began */
