@@ -1,7 +1,7 @@
 /* A model whose gradient does not depend on its weights: a dense layer far below its targets, with the mean absolute
- * error. The gradient of a batch is the mean of its samples; samples are small whole numbers and rates are powers of
- * two, so float sums are exact in every order. An update that is lost, made twice, or made of the wrong samples or rate
- * shows in the weights. */
+ * error. The gradient of a batch is the mean of the gradients of its samples. Samples are small whole numbers and rates
+ * are powers of two, so float sums are exact in every order. The weights show an update that is lost, made twice, or
+ * made from wrong samples or with a wrong rate. */
 #ifndef CLQ_TEST_FAR_BELOW_H
 #define CLQ_TEST_FAR_BELOW_H
 
@@ -15,7 +15,7 @@ enum { FEATURES = 3, BATCH = 16, BATCHES = 40, SAMPLES = BATCH * BATCHES };
 
 static inline float sample_at(size_t i, size_t feature) { return (float)((i * 7 + i / 16 + feature * 3) % 8); }
 
-/* For batches of BATCH, with the learning rates of rate_of. */
+/* For batches of BATCH samples, with the learning rates that rate_of gives. */
 static inline clq_status far_below_config(clq_trainer_config *out) {
     *out = apart_config();
     CLQ_TRY(clq_optimizer_parse("sgd:lr=0.125", &out->optimizer));
@@ -33,7 +33,7 @@ static inline clq_status far_below_model(clq_model **out) {
                             clq_dense(*out, clq_input(*out, CLQ_SHAPE(FEATURES)), &(clq_dense_config){.units = 1}));
 }
 
-/* samples (SAMPLES * FEATURES), labels (SAMPLES): the caller's, for as long as the data. */
+/* Fills the caller's samples (SAMPLES * FEATURES) and labels (SAMPLES). Both must live as long as the data. */
 static inline clq_status far_below_data(float *samples, float *labels, clq_dataset **out) {
     const size_t shape[] = {FEATURES};
     for (size_t i = 0; i < SAMPLES; i++) {
@@ -50,11 +50,12 @@ static inline clq_status zero_weights_of(clq_trainer *trainer) {
     return CLQ_OK;
 }
 
-/* ---- what is to be ---- */
+/* ---- expected values ---- */
 
 static inline double rate_of(size_t update) { return 0.125 * pow(0.5, (double)(update / 10)); }
 
-/* Adds update `update`, by samples [first, end) of its batch. */
+/* Adds update number `update` to the expected weights: from samples [first, end) of batch `batch`, each of which counts
+ * rate / (BATCH * part). */
 static inline void add_update(double want[FEATURES + 1], size_t update, size_t batch, size_t first, size_t end,
                               double part) {
     for (size_t i = first; i < end; i++) {
@@ -65,7 +66,7 @@ static inline void add_update(double want[FEATURES + 1], size_t update, size_t b
 }
 
 static inline double norm_of_batch(size_t batch) {
-    double squares = 1.0; /* the bias's */
+    double squares = 1.0; /* the bias's gradient is 1 */
     for (size_t f = 0; f < FEATURES; f++) {
         double sum = 0;
         for (size_t i = 0; i < BATCH; i++) sum += (double)sample_at(batch * BATCH + i, f);

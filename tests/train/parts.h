@@ -1,4 +1,4 @@
-/* Models in parts, and trainers of these: what the tests of <clique/distribute.h>'s parts share. */
+/* What the tests of model parts (<clique/distribute.h>) share: models that are cut into parts, and their trainers. */
 #ifndef CLQ_TEST_TRAIN_PARTS_H
 #define CLQ_TEST_TRAIN_PARTS_H
 
@@ -18,7 +18,7 @@ static clq_model *modal, *branched;
 
 /* ---- models ---- */
 
-/* Two parts, each with what training and inference compute differently. */
+/* Two parts. Each has layers that training and inference compute differently: batch normalization and dropout. */
 static inline clq_model *build_modal(void) {
     clq_model *m;
     assert_ok(clq_model_create("modal", &m));
@@ -34,8 +34,8 @@ static inline clq_model *build_modal(void) {
     return m;
 }
 
-/* Three parts. What the first made goes through the second to the third, of which one tensor has no gradient; and an
- * output is in the first. */
+/* Three parts. The third part reads tensors of the first, which pass through the second; one of these tensors has no
+ * gradient. One of the model's outputs is in the first part. */
 static inline clq_model *build_branched(void) {
     clq_model *m;
     assert_ok(clq_model_create("branched", &m));
@@ -75,11 +75,11 @@ static inline clq_status open_on(const clq_model *model, const char *spec, const
     return clq_trainer_create(model, &devices, config, out);
 }
 
-/* A model in parts; without parts: one trainer of all of it. */
+/* A model's trainers: one for each part, or one for the whole model. */
 typedef struct chain {
     unsigned count;
     clq_trainer *trainers[PARTS_MOST];
-    clq_part_values *values[PARTS_MOST], *gradients[PARTS_MOST]; /* behind part i */
+    clq_part_values *values[PARTS_MOST], *gradients[PARTS_MOST]; /* of the tensors between part i and part i + 1 */
 } chain;
 
 static inline void close_chain(const chain *c) {
@@ -90,7 +90,7 @@ static inline void close_chain(const chain *c) {
     }
 }
 
-/* *out is to be closed in any case. */
+/* The caller closes *out, also after a failure. */
 static inline clq_status open_chain(const clq_model *model, bool whole, chain *out) {
     clq_trainer_config config = config_of();
     *out = (chain){.count = whole ? 1 : parts_of(model)};
@@ -122,7 +122,7 @@ static inline clq_batch batch_for(const clq_model *model, size_t first, size_t c
     return batch;
 }
 
-/* The last has 6 samples. */
+/* The last batch of an epoch has 6 samples. */
 static inline clq_batch batch_of_step(const clq_model *model, unsigned step) {
     const size_t first = step * BATCH % (3 * BATCH);
     return batch_for(model, first, CLQ_MIN((size_t)BATCH, SAMPLES - first));
@@ -144,7 +144,7 @@ static inline clq_status apply(const chain *c) {
     return CLQ_OK;
 }
 
-/* What a step tells: of parts, losses are to be added up, as squares of norms. */
+/* What a step tells. The losses of the parts are added up, and so are the squares of their norms. */
 static inline clq_status read_step(const chain *c, double *loss, double *norm) {
     *loss = *norm = 0;
     for (unsigned p = 0; p < c->count; p++) {

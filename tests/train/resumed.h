@@ -1,5 +1,5 @@
-/* A small model and its data, and trainers of it by every strategy, that bring all that a checkpoint has to keep: for
- * tests of trainings that go on from one. */
+/* For tests of trainings that resume from a checkpoint: a small model, its data, and a trainer for every strategy.
+ * Together they have all the state that a checkpoint must keep. */
 #ifndef CLQ_TEST_RESUMED_H
 #define CLQ_TEST_RESUMED_H
 
@@ -12,8 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Epochs of five batches, the last of which is ragged. Shares of three replicas and micro-batches are no less than the
- * 8 rows of a tile, so that all have the same kernels. */
+/* Epochs have five batches, and the last batch is ragged. The shares of three replicas and micro-batches have no fewer
+ * than the 8 rows of a tile, so all use the same kernels. */
 enum { BATCH = 32, SAMPLES = 4 * BATCH + 5, INPUTS = 6, CLASSES = 3, WEIGHTS_MOST = 4096 };
 
 static float samples[SAMPLES][INPUTS];
@@ -28,7 +28,8 @@ typedef struct setting {
     bool synchronized;
 } setting;
 
-/* What is kept does not depend on how kernels are launched; replicas that share out the update do so in one launch. */
+/* What a checkpoint keeps does not depend on how kernels are launched, so most settings launch them one by one (APART).
+ * Replicas that shard the update do so in one launch. */
 static const setting settings[] = {
     {"single", "pocl:0", CLQ_STRATEGY_SINGLE, {0}, APART, 0, false},
     {"single, accumulated", "pocl:0", CLQ_STRATEGY_SINGLE, {.accumulate = 2}, APART, 0, false},
@@ -85,8 +86,8 @@ static inline clq_model *make_model(bool synchronized, size_t units) {
     return model;
 }
 
-static clq_precision precision; /* of the trainers */
-static double loss_scale;       /* likewise; 0: the default */
+static clq_precision precision; /* of the trainers that make_trainer creates */
+static double loss_scale;       /* likewise; 0: the default scale */
 static const char *metrics;     /* likewise */
 static double (*learning_rate)(void *context, uint64_t step);
 
@@ -114,7 +115,7 @@ static inline clq_trainer *make_trainer(const clq_model *model, const setting *s
     config.loss_scale = loss_scale;
     config.metrics = metrics;
     config.learning_rate = learning_rate;
-    if (precision == CLQ_PRECISION_MIXED) config.loss_scale_interval = 4; /* it changes before and after STOP */
+    if (precision == CLQ_PRECISION_MIXED) config.loss_scale_interval = 4; /* the scale changes before and after STOP */
     assert_ok(clq_optimizer_parse(optimizer, &config.optimizer));
     assert_ok(clq_devices_select(sys, s->spec, &devices));
     assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
@@ -145,7 +146,7 @@ static inline clq_checkpoints *open_checkpoints(const char *folder) {
     return checkpoints;
 }
 
-/* Warnings, a line each, of programs that have it as the sink of their log. */
+/* Warnings, one a line, if a test sets keep_warning as the sink of the log. */
 static char warned[4000];
 
 static inline void keep_warning(void *context, clq_log_level level, const char *line) {
@@ -153,7 +154,7 @@ static inline void keep_warning(void *context, clq_log_level level, const char *
     if (level == CLQ_LOG_WARNING) snprintf(warned + strlen(warned), sizeof warned - strlen(warned), "%s\n", line);
 }
 
-/* A checkpoint of two steps. */
+/* Saves a checkpoint after two steps. */
 static inline clq_checkpoints *save_two(const clq_model *model, clq_dataset *data, const setting *s,
                                         const char *optimizer, const char *name) {
     clq_checkpoints *checkpoints = open_checkpoints(files_path(name));

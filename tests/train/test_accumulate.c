@@ -1,5 +1,5 @@
-/* Updates of several batches: they are those of one batch with the same samples, whoever makes them, by clq_fit or by
- * hand, and replicas meet once for each. */
+/* Updates that accumulate several batches. They equal updates of one batch with the same samples, on any devices, by
+ * clq_fit or by hand. Replicas exchange once for each update. */
 #include "strategy/module.h"
 #include "support/apart.h"
 #include "support/check.h"
@@ -9,7 +9,7 @@
 #include <math.h>
 #include <unistd.h>
 
-/* Ten batches make an epoch, the last of one sample: three updates of 4, 4 and 2. */
+/* An epoch has ten batches, the last of one sample. They make three updates of 4, 4 and 2 batches. */
 enum { SAMPLES = 46, BATCH = 5, BATCHES = 10, ACCUMULATE = 4, UPDATES = 3, INPUTS = 24, UNITS = 32, CLASSES = 3 };
 enum { STEPS = 3 * UPDATES + 2, FLOATS_MOST = 2048, SECONDS_MOST = 600 };
 
@@ -21,13 +21,13 @@ typedef struct figures {
     size_t samples;
 } figures;
 
-/* A training of its own, from the same weights on. */
+/* A training with its own trainer. All trainings begin with the same weights. */
 typedef struct training {
     clq_model *model;
     clq_dataset *data;
     clq_trainer *trainer;
     figures steps[STEPS];
-    size_t made, batches, stop_at; /* batches as on_progress tells them; stop_at: the one that ends the fit; 0: none */
+    size_t made, batches, stop_at; /* batches: told by on_progress; stop_at: the batch that ends the fit; 0: none */
     float weights[FLOATS_MOST];
 } training;
 
@@ -110,8 +110,8 @@ static void check_steps(const training *got, const training *want, size_t steps)
 
 static const char *const places[] = {"pocl:0", "pocl:0,pocl:1", "pocl:0,pocl:1,pocl:2"};
 
-/* On one device, in whole batches: with dropout, which drops by the place that a sample has in the update. The last
- * batch has fewer samples than there are replicas. Two runs have the same bits. */
+/* The updates are compared with whole batches on one device, with dropout, whose mask depends on the sample's place in
+ * the update. The last batch has fewer samples than there are replicas. Two runs have the same bits. */
 static void updates_are_those_of_whole_batches(void **state) {
     (void)state;
     static training whole, cut, again;
@@ -185,7 +185,7 @@ static void take(training *t, clq_batch *batch) {
     assert_true(more);
 }
 
-/* The same updates: ended by whole steps (s), or by steps in parts (h). */
+/* Makes the same updates by hand. Each ends with a whole step (s) or a step in parts (h). */
 static void step_by_hand(training *t, char how) {
     clq_step_info info;
     for (size_t i = 1;; i++) {
@@ -208,7 +208,7 @@ static void step_by_hand(training *t, char how) {
     assert_ok(on_log(t, &info));
 }
 
-/* In buckets, too, which the update of one batch exchanges while backward goes on. */
+/* Also with buckets, which an update of one batch exchanges during backward. */
 static void steps_by_hand_are_those_of_a_fit(void **state) {
     (void)state;
     static training fitted, by_hand;
@@ -226,8 +226,8 @@ static void steps_by_hand_are_those_of_a_fit(void **state) {
     }
 }
 
-/* Loss and metrics are those of all batches so far, whatever is evaluated between, and of more batches than there are
- * rows of metrics. Only an update has a norm. */
+/* Loss and metrics are those of all batches so far, whatever is evaluated in between, also for more batches than there
+ * are rows of metrics. Only an update has a norm. */
 static void what_is_read_is_of_all_batches(void **state) {
     (void)state;
     static training t;
@@ -237,7 +237,7 @@ static void what_is_read_is_of_all_batches(void **state) {
     clq_batch batch;
     const size_t epochs = CLQ_METRIC_SLOTS / BATCHES + 2;
     open_training(&t, places[1], &config, make_model(false, false));
-    assert_ok(clq_evaluate(t.trainer, t.data, &totals)); /* weights stay as they are until the step */
+    assert_ok(clq_evaluate(t.trainer, t.data, &totals)); /* the weights stay as they are until the step */
     for (size_t i = 0; i < epochs * BATCHES - 1; i++) {
         take(&t, &batch);
         assert_ok(clq_step_accumulate(t.trainer, &batch));
@@ -257,7 +257,7 @@ static void what_is_read_is_of_all_batches(void **state) {
     close_training(&t);
 }
 
-/* Each batch has statistics of its own, and adds them to the moving ones. */
+/* Each batch has its own statistics, and adds them to the moving ones. */
 static void statistics_are_of_each_batch(void **state) {
     (void)state;
     static training one, other;
@@ -294,8 +294,8 @@ static clq_status on_progress(void *context, const clq_progress *progress) {
     return t->batches >= t->stop_at ? clq_fail(CLQ_ERROR_INTERRUPTED, "stopped") : CLQ_OK;
 }
 
-/* Progress is told behind any batch, of the batches so far. A fit that is stopped there leaves no trace of the update
- * that it was at. */
+/* Progress is told after any batch, for the batches so far. A fit that is stopped there leaves no trace of the update
+ * that it had begun. */
 static void a_stopped_update_is_forgotten(void **state) {
     (void)state;
     static training stopped, whole;
@@ -352,7 +352,7 @@ static void nonsense_is_refused(void **state) {
     close_training(&t);
 }
 
-/* A module that does not say that it can. */
+/* A module that does not declare that it can accumulate. */
 static void modules_may_refuse(void **state) {
     (void)state;
     static training t;

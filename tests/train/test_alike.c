@@ -1,5 +1,5 @@
-/* The check of replicas' weights: with every strategy it is silent where nothing is wrong, and names variable and
- * replica of memory that was changed behind its back. */
+/* The check of replicas' weights. With every strategy it is silent if nothing is wrong. If memory was changed behind
+ * its back, it names the variable and the replica. */
 #include "strategy/module.h"
 #include "support/apart.h"
 #include "support/check.h"
@@ -8,7 +8,8 @@
 
 #include <stdio.h>
 
-/* Shares of three replicas and micro-batches are no less than the 8 rows of a tile: all have the same kernels. */
+/* The shares of three replicas and micro-batches have no fewer than the 8 rows of a tile, so all use the same
+ * kernels. */
 enum { INPUTS = 6, CLASSES = 3, BATCH = 31 };
 static float samples[BATCH][INPUTS];
 static int32_t labels[BATCH];
@@ -21,12 +22,12 @@ typedef struct setting {
     clq_strategy_options options;
     const char *disabled;
     bool synchronized;
-    unsigned spoilt;      /* this replica's memory is, */
-    const char *variable; /* in this variable; NULL: no strategy of this name has replicas to compare */
-    const char *other;    /* the message names this replica as the one that is right */
+    unsigned spoilt;      /* the replica whose memory is changed */
+    const char *variable; /* the variable that is changed; NULL: the strategy has no replicas to compare */
+    const char *other;    /* the replica that the message names as right; without a variable: what the refusal says */
 } setting;
 
-/* Replicas that share out the update do so in one launch. Nothing else here asks how kernels are launched. */
+/* Replicas that shard the update do so in one launch. For all else here the way of launching does not matter. */
 static const setting settings[] = {
     {"mirrored",
      "pocl:0,pocl:1",
@@ -124,7 +125,7 @@ static size_t index_of(const clq_model *model, const char *name) {
 
 /* ---- memory that is changed ---- */
 
-/* One bit of the variable's last number. */
+/* Flips one bit of the variable's last number. */
 static clq_status spoil(clq_worker *worker, const clq_command *command) {
     const clq_weights *weights = clq_replica_of(worker)->weights;
     const clq_arena arena = command->memory;
@@ -185,7 +186,7 @@ static void a_changed_bit_is_named(void **state) {
     }
 }
 
-/* ---- when it is made ---- */
+/* ---- when the check is made ---- */
 
 static clq_status fit(clq_trainer *trainer, uint64_t steps) {
     clq_dataset *data;
@@ -197,7 +198,8 @@ static clq_status fit(clq_trainer *trainer, uint64_t steps) {
     return status;
 }
 
-/* Behind steps 3 and 6 of a fit, steps by hand, and steps in three parts. The trainer goes on. */
+/* The check comes after every third update: of a fit, of steps by hand, and of steps in three parts. The trainer goes
+ * on. */
 static void it_is_made_behind_each_nth_update(void **state) {
     (void)state;
     clq_model *model = make_model(false);
@@ -220,7 +222,8 @@ static void it_is_made_behind_each_nth_update(void **state) {
     assert_fails(CLQ_ERROR_REPLICAS_DIFFER, "step 9: replicas have different weights in 'dense/kernel'",
                  clq_step_apply(trainer));
     clq_trainer_destroy(trainer);
-    /* Averaged behind each third step, and due behind each second one: behind steps 3 and 6. */
+    /* Weights are averaged after every third step. A check is due after every second step, so it comes after steps 3
+     * and 6. */
     const setting *local = &settings[4];
     assert_ok(open_trainer(model, local, 2, &trainer));
     for (unsigned step = 1; step <= 7; step++) {
@@ -243,7 +246,7 @@ static void memory_runs_out(void **state) {
     clq_trainer *trainer;
     assert_ok(open_trainer(model, &settings[0], 1, &trainer));
     assert_ok(clq_step(trainer, &batch));
-    (void)walk_allocations(check_once, trainer); /* what devices need was allocated by the first check */
+    (void)walk_allocations(check_once, trainer); /* the first check allocated what devices need */
     clq_trainer_destroy(trainer);
     clq_model_destroy(model);
 }

@@ -1,12 +1,12 @@
-/* A program's own allocator: all memory of a training comes from it and goes back to it, each block by the function
- * that it belongs to; and when it may be set. */
+/* A program's own allocator. All memory of a training comes from it and goes back to it, each block by the function
+ * that it belongs to. Also tested: when an allocator may be set. */
 #include "support/check.h"
 #include "support/files.h"
 #include "train/train.h"
 
 #include <stdint.h>
 
-/* A block with a word in front of it, and where it lies in what malloc gave. */
+/* A header in front of each block: a mark, and the memory from malloc that the block lies in. */
 static const uint64_t mark = 0x5eedca11ab1e0001, released = 0xdeadb10cdeadb10c;
 typedef struct header {
     uint64_t mark;
@@ -14,7 +14,7 @@ typedef struct header {
     size_t bytes, alignment;
 } header;
 static atomic_size_t blocks, made;
-static int context; /* its address is what counts */
+static int context; /* only its address counts */
 
 static header *header_of(void *block) { return (header *)((char *)block - sizeof(header)); }
 
@@ -51,7 +51,7 @@ static void *reallocate(void *with, void *block, size_t bytes) {
     return grown;
 }
 
-/* Jansson's blocks are a program's own, too: a free() of one is no free of what malloc gave. */
+/* Jansson's blocks come from functions of the program, too: free() does not fit them, as malloc did not return them. */
 static atomic_size_t texts;
 static void *allocate_json(size_t bytes) {
     header *whole = malloc(sizeof(header) + bytes);
@@ -113,7 +113,7 @@ static void all_memory_is_its_own(void **state) {
     assert_ok(clq_dataset_batch(data, 4, false));
     assert_ok(clq_settings_create_trainer(settings, system, model, &trainer));
     assert_ok(clq_settings_fit(settings, trainer, data, data, NULL, 0));
-    clq_trainer_destroy(trainer); /* another one goes on from what it left */
+    clq_trainer_destroy(trainer); /* another trainer resumes from what it left */
     assert_ok(clq_settings_set(settings, "resume", "1"));
     assert_ok(clq_settings_set(settings, "epochs", "5"));
     assert_ok(clq_settings_create_trainer(settings, system, model, &trainer));

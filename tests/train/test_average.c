@@ -1,5 +1,5 @@
-/* Moving averages of the weights: those of the weights behind each update, by every strategy; and changing places with
- * them changes no training. */
+/* Moving averages of the weights after each update, with every strategy. Swapping the weights with their averages does
+ * not change a training. */
 #include "support/runs.h"
 #include "support/ways.h"
 
@@ -31,7 +31,7 @@ static void check_way(const way *w) {
         run_step(trainer, data, step % 3 == 0);
         run_step(other, same, step % 3 == 0);
         run_read(trainer, model, false, now);
-        for (size_t i = 0; i < elements; i++) /* as Keras: the first is the weights themselves */
+        for (size_t i = 0; i < elements; i++) /* as in Keras: the first average is the weights */
             want[i] = step == 1 ? (double)now[i] : momentum * want[i] + (1 - momentum) * (double)now[i];
         if (step != 1 && step != 4) continue;
         clq_step_info before, after;

@@ -65,7 +65,7 @@ static void refused(void **state) {
     b.labels = rows;
     b.float_labels = true;
     assert_fails(CLQ_ERROR_MISMATCH, "categorical_crossentropy", clq_step_gradients(trainer, &b));
-    b = good_batch(); /* and nothing of that has done harm */
+    b = good_batch(); /* no refusal has done harm */
     assert_ok(clq_step_gradients(trainer, &b));
     assert_ok(clq_step_reduce(trainer));
     assert_ok(clq_step_apply(trainer));
@@ -83,7 +83,7 @@ static void refused(void **state) {
     clq_model_destroy(model);
 }
 
-/* The parts of a step in another order: the gradient that all replicas have stays what it is. */
+/* Parts of a step in a wrong order are refused, and the gradient that all replicas have stays as it is. */
 static void order_of_parts(void **state) {
     (void)state;
     clq_model *model;
@@ -105,7 +105,7 @@ static void order_of_parts(void **state) {
         assert_ok(clq_step_apply(trainer));
         assert_fails(CLQ_ERROR_STATE, "after clq_step_gradients", clq_step_apply(trainer));
         assert_fails(CLQ_ERROR_STATE, "after clq_step_gradients", clq_step_reduce(trainer));
-        assert_ok(clq_step_gradients(trainer, &b)); /* and made anew, it is to be summed anew */
+        assert_ok(clq_step_gradients(trainer, &b)); /* a gradient made anew must be reduced anew */
         assert_ok(clq_step_reduce(trainer));
         assert_ok(clq_step_gradients(trainer, &b));
         assert_ok(clq_step_reduce(trainer));
@@ -135,7 +135,7 @@ static double loss_of(clq_loss_kind kind, bool soft) {
     return info.loss;
 }
 
-/* Integer labels become rows where the loss wants rows. */
+/* Integer labels become rows if the loss takes rows. */
 static void losses_agree(void **state) {
     (void)state;
     double sparse = loss_of(CLQ_LOSS_SPARSE_CATEGORICAL, false);
@@ -147,7 +147,7 @@ static const clq_step_params *params_of(const clq_trainer *trainer, unsigned rep
     return &clq_strategy_plan(clq_trainer_strategy(trainer), replica)->list->params;
 }
 
-/* Two replicas have 3 and 2 of 5 rows. */
+/* The first replica has 3 of 5 rows, and the second has 2. */
 static void check_params(clq_trainer *trainer, uint32_t step) {
     assert_ok(clq_trainer_wait(trainer));
     for (unsigned r = 0; r < 2; r++) {

@@ -1,4 +1,4 @@
-/* States of callbacks in a training that goes on: the best weights go along, and what is of another monitor, another
+/* States of callbacks in a training that resumes. The best weights are kept. What belongs to another monitor, another
  * loss or another file is forgotten, with a warning. */
 #include "support/check.h"
 #include "support/files.h"
@@ -48,7 +48,7 @@ typedef struct outcome {
     clq_early_stopping_result found;
 } outcome;
 
-/* A run of a program that goes on where the folder has a checkpoint. */
+/* A run of a program, which resumes if the folder has a checkpoint. */
 static outcome run(const char *folder, const char *options, uint64_t epochs) {
     outcome result;
     clq_early_stopping config = {.patience = 0};
@@ -80,7 +80,8 @@ static void expect_best(outcome o, bool stopped) {
     assert_true(o.found.stopped == stopped && fabs(o.found.best - 2.25) < 1e-5);
 }
 
-/* Epoch 0 is the best: of a run that was repeated, of one that went on after it was cut, and of that repeated. */
+/* Epoch 0 is the best: in a run that is repeated, in a run that resumes after it was cut short, and in its
+ * repetition. */
 static void best_weights_go_along(void **state) {
     (void)state;
     char *repeated = clq_strdup(files_path("repeated")), *cut = clq_strdup(files_path("cut"));
@@ -93,7 +94,7 @@ static void best_weights_go_along(void **state) {
     clq_free(cut);
 }
 
-/* Of a checkpoint without them the last weights stay, and a warning says so. */
+/* If the checkpoint has no best weights, the last weights stay, and a warning says so. */
 static void without_best_weights_the_last_stay(void **state) {
     (void)state;
     char *folder = clq_strdup(files_path("none"));
@@ -111,7 +112,8 @@ static clq_epoch_info epoch_of(double loss, double mae) {
     return (clq_epoch_info){.epoch = 1, .train = totals, .validation = totals};
 }
 
-/* What became of a best loss of 0.001 where an epoch has a loss of 0.5 and an error of 0.7. Both trainers go. */
+/* Tells what becomes of a best loss of 0.001 after an epoch with a loss of 0.5 and an error of 0.7. Destroys both
+ * trainers. */
 static clq_early_stopping_result go_on_with(const char *before, clq_trainer *first, const char *now,
                                             clq_trainer *second) {
     const clq_fit_config config = {.validation = validation};
@@ -144,7 +146,7 @@ static clq_early_stopping_result go_on(const char *before, const char *now, clq_
     return go_on_with(before, open_trainer(CLQ_LOSS_MEAN_SQUARED_ERROR, 0.1), now, open_trainer(loss, 0.1));
 }
 
-/* Whether the best goes along from a training to one with other weights. */
+/* Whether the best is kept from a training to another one with other weights. */
 static bool keeps_best(const char *monitor, clq_trainer *first, clq_trainer *second) {
     const bool kept = go_on_with(monitor, first, monitor, second).best == 0.001;
     assert_int_equal(strstr(warned, "of another loss") == NULL, kept);
@@ -155,7 +157,7 @@ static clq_trainer *open_mean(bool samples, const double *classes) {
     return open_weighted(CLQ_LOSS_MEAN_SQUARED_ERROR, 0.1, samples, classes);
 }
 
-/* Weights of classes are of training alone; weights of samples count where a set has them. */
+/* Class weights belong to training alone. Sample weights count where a set has them. */
 static void the_best_is_of_its_weights(void **state) {
     static const double classes[] = {1, 2}, others[] = {1, 3};
     (void)state;
@@ -182,7 +184,7 @@ static void the_best_is_of_its_monitor(void **state) {
     assert_non_null(strstr(warned, "of another loss"));
 }
 
-/* The rate that was lowered stays; epochs without an improvement are counted anew. */
+/* The lowered rate stays. Epochs without an improvement are counted anew. */
 static void a_plateau_is_of_its_monitor(void **state) {
     (void)state;
     const clq_fit_config config = {.validation = validation};
@@ -196,7 +198,7 @@ static void a_plateau_is_of_its_monitor(void **state) {
     assert_ok(clq_reduce_lr_parse("monitor=val_mae", &reduce));
     assert_ok(clq_callback_reduce_lr(&reduce, &b));
     assert_ok(a.on_begin(a.context, trainer, &config));
-    for (unsigned i = 0; i < 2; i++) assert_ok(a.on_epoch(a.context, trainer, &info)); /* one without an improvement */
+    for (unsigned i = 0; i < 2; i++) assert_ok(a.on_epoch(a.context, trainer, &info)); /* one is no improvement */
     assert_ok(a.save(a.context, text, sizeof text));
     assert_ok(b.restore(b.context, text));
     assert_ok(b.on_begin(b.context, trainer, &config));
@@ -210,7 +212,7 @@ static void a_plateau_is_of_its_monitor(void **state) {
     clq_trainer_destroy(trainer);
 }
 
-/* The best so far is in the file of its callback alone. */
+/* The best so far counts only if its callback's file has it. */
 static void the_best_is_in_its_file(void **state) {
     (void)state;
     const clq_fit_config config = {.validation = validation};
@@ -225,7 +227,7 @@ static void the_best_is_in_its_file(void **state) {
     assert_ok(a.on_epoch(a.context, trainer, &info));
     assert_ok(a.save(a.context, text, sizeof text));
     info = epoch_of(0.5, 0.5);
-    /* The same file, its path in other words, another file, and the first one, which is gone. */
+    /* The same file, the same file by another path, another file, and the first file after it was removed. */
     for (unsigned i = 0; i < 4; i++) {
         const char *path = paths[i % 3];
         warned[0] = '\0';

@@ -1,7 +1,7 @@
-/* Callbacks of a fit by every strategy. With the numbers of one device they decide what they decide on one device: the
- * rates fall behind the same epochs, the fit ends behind the same one, and the files have the same lines and weights.
- * Where replicas have numbers of their own, the best epoch's weights that are put back are those that were in the
- * file, and give that epoch's validation loss again. */
+/* Callbacks of a fit under every strategy. If a strategy has the numbers of one device, callbacks decide as on one
+ * device: rates fall after the same epochs, the fit ends after the same epoch, and the files have the same lines and
+ * weights. If replicas have numbers of their own, the best epoch's weights that are restored are those in the file, and
+ * they give that epoch's validation loss again. */
 #include "support/runs.h"
 #include "support/ways.h"
 #include "train/resumed.h"
@@ -18,7 +18,7 @@ typedef struct witness {
     double losses[EPOCHS * EPOCH_STEPS], rates[EPOCHS * EPOCH_STEPS], best;
     double trained[EPOCHS], validated[EPOCHS], evaluated[EPOCHS];
     uint64_t steps, epochs, begun, ended;
-    uint64_t stop_at; /* step; 0: never */
+    uint64_t stop_at; /* after this step; 0: never */
 } witness;
 
 static clq_status begin(void *context, clq_trainer *trainer, const clq_fit_config *config) {
@@ -74,11 +74,11 @@ enum { CSV, REDUCE, BEST, STOP, OWN, CALLBACKS };
 
 typedef struct fitted {
     witness own;
-    char table[LINES_MOST]; /* of epochs */
+    char table[LINES_MOST]; /* the lines of the CSV file */
     uint64_t best_epoch;
-    double again; /* the validation's loss with the weights at the end */
+    double again; /* the validation loss with the final weights */
     size_t elements;
-    float *weights, *saved; /* at the end; of the best epoch, in the file */
+    float *weights, *saved; /* the final ones; those of the best epoch, from the file */
 } fitted;
 
 static void release(fitted *f) {
@@ -86,7 +86,7 @@ static void release(fitted *f) {
     clq_free(f->saved);
 }
 
-/* best_by: by which a loss has to be better than the best. */
+/* best_by: how much lower than the best a loss must be. */
 static void open_all(witness *own, double best_by, const char *table, const char *best, clq_callback out[CALLBACKS]) {
     clq_reduce_lr reduce = clq_reduce_lr_default();
     const clq_monitor loss = {.min_delta = best_by};
@@ -106,7 +106,7 @@ static void note_best(const clq_callback *stopping, fitted *f) {
     f->best_epoch = found.best_epoch;
 }
 
-/* Leaves the trainer with the weights of the file. */
+/* Leaves the trainer with the weights of the best epoch's file. */
 static void fit(clq_trainer *trainer, clq_dataset *data, clq_dataset *validation, double best_by, fitted *f) {
     const char *table = files_path("epochs.csv"), *best = files_path("best.safetensors");
     clq_callback all[CALLBACKS];
@@ -157,7 +157,8 @@ static void fit_by(const way *w, uint64_t stop_at, fitted *f) {
 
 static bool is_near(double a, double b) { return fabs(a - b) <= 1e-4 * fabs(b); }
 
-/* Each line has the same number of values, and each value is near; the first and the last of a line are the same. */
+/* Lines have the same number of values, and all values are near. A line's first and last values are exactly the
+ * same. */
 static void check_table(const way *w, const char *a, const char *b) {
     if (strcspn(a, "\n") != strcspn(b, "\n") || strncmp(a, b, strcspn(a, "\n") + 1) != 0)
         fail_msg("%s: other columns: %s", w->name, a);
@@ -198,7 +199,7 @@ static void check_weights(const char *name, const float *a, const float *b, size
     if (!(sqrt(apart / size) <= tolerance)) fail_msg("%s: weights are %g apart", name, sqrt(apart / size));
 }
 
-/* The weights at the end are those of the best epoch, as the file has them, and so is their loss. */
+/* The final weights are those of the best epoch, as in the file, and they give that epoch's loss. */
 static void check_best(const char *name, const fitted *f, uint64_t best) {
     assert_true(f->own.epochs > best + 1);
     if (f->best_epoch != best) fail_msg("%s: epoch %d is the best", name, (int)f->best_epoch);
@@ -227,7 +228,7 @@ static void as_on_one_device(void **state) {
     release(&one);
 }
 
-/* In the middle of the second epoch, which ends there. */
+/* A callback stops the fit in the middle of the second epoch, which ends there. */
 static void a_callback_ends_the_fit(void **state) {
     (void)state;
     const uint64_t last = EPOCH_STEPS + 2;
@@ -246,8 +247,8 @@ static void a_callback_ends_the_fit(void **state) {
 
 /* ---- with numbers of their own ---- */
 
-/* By more than 100 no epoch is better than the first. Statistics and masks of each replica's own rows, weights between
- * two averages, updates in no certain order. */
+/* No loss is better by more than 100, so the first epoch stays the best. Replicas have statistics and masks for their
+ * own rows, weights between two averages, or updates in no certain order. */
 static void best_weights_come_back(void **state) {
     (void)state;
     clq_model *models[] = {make_model(false, 8), make_model(true, 8)};

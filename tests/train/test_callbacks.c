@@ -1,5 +1,5 @@
-/* Callbacks of clq_fit: what they decide against Keras's tables (tests/golden/callbacks.py), their order, how they end
- * a fit, their states and files, and what fails. */
+/* Callbacks of clq_fit: their decisions compared with Keras's (tests/golden/callbacks.py), their order, how they end a
+ * fit, their states and files, and their failures. */
 #include "support/apart.h"
 #include "support/check.h"
 #include "support/named.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* A bias alone: after e updates by a rate of 0.25 from 0 towards 1 it is 1 - 2^-e. */
+/* The model is a bias alone. With a learning rate of 0.25 it goes from 0 towards 1: after e updates it is 1 - 2^-e. */
 static const float sample[1] = {0}, target[1] = {1};
 static const size_t shape[] = {1};
 static clq_model *model;
@@ -27,7 +27,7 @@ static clq_trainer *open_trainer(const char *spec, double lr, const char *schedu
     config.optimizer = clq_optimizer_default(CLQ_OPTIMIZER_SGD);
     assert_ok(clq_optimizer_set(&config.optimizer, "lr", lr));
     assert_ok(clq_lr_schedule_parse(schedule, &config.schedule));
-    assert_ok(clq_dataset_seek(data, 0, 0)); /* a fit that failed leaves it behind the last batch of an epoch */
+    assert_ok(clq_dataset_seek(data, 0, 0)); /* a fit that failed leaves the dataset after the last batch of an epoch */
     assert_ok(clq_devices_select(sys, spec, &devices));
     assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
     return trainer;
@@ -59,13 +59,13 @@ static const char *text_of(json_t *options, const char *alias, char *text, size_
     return text;
 }
 
-/* JSON has no NaN, which is null, and no infinity, which is a text. */
+/* JSON has neither NaN, which is written as null, nor infinity, which is written as a string. */
 static double value_of(const json_t *value) {
     return json_is_number(value) ? json_number_value(value) : (double)(json_is_null(value) ? NAN : INFINITY);
 }
 
-/* The file appears behind the epochs in which Keras's is written. Two fits with one callback, of half the epochs each;
- * state goes through its text in between where `saves`. */
+/* The file appears after the same epochs as Keras's file. One callback sees two fits with half the epochs each. If
+ * `saves`, its state is saved and restored into a new callback in between. */
 static void play_saving(json_t *one, json_t *values, bool saves) {
     const char *mode = json_string_value(json_object_get(json_object_get(one, "options"), "mode"));
     const clq_monitor monitor = {.mode = mode ? CLQ_MONITOR_MAX : CLQ_MONITOR_MIN};
@@ -83,7 +83,7 @@ static void play_saving(json_t *one, json_t *values, bool saves) {
         if (epoch == count / 2 && saves) {
             assert_ok(callback.save(callback.context, state, sizeof state));
             assert_ok(clq_callback_save_best(path, &monitor, &next));
-            FILE *file = fopen(path, "w"); /* as what was the best so far is there */
+            FILE *file = fopen(path, "w"); /* stands for the best weights so far */
             assert_true(file && fclose(file) == 0);
             assert_ok(next.restore(next.context, state));
             assert_int_equal(unlink(path), 0);
@@ -104,7 +104,7 @@ static void play_saving(json_t *one, json_t *values, bool saves) {
     clq_trainer_destroy(trainer);
 }
 
-/* State goes through its text behind each epoch where `saves`, into a callback made anew. */
+/* If `saves`, the state is saved after each epoch and restored into a new callback. */
 static void play(json_t *one, json_t *values, bool saves) {
     const char *kind = json_string_value(json_object_get(one, "callback"));
     const bool stopping = strcmp(kind, "early_stopping") == 0;
@@ -181,7 +181,7 @@ typedef struct witness {
     char seen[200];
     char mark;
     uint64_t stop_at, fail_at;      /* steps; 0: never */
-    clq_status begins, ends, ended; /* returned by on_begin, by on_end; told to on_end */
+    clq_status begins, ends, ended; /* what on_begin returns; what on_end returns; what on_end is told */
 } witness;
 static char order[200];
 
@@ -240,7 +240,7 @@ static void are_called_in_order(void **state) {
     assert_ok(fit_two(trainer, &a, &b, 2));
     assert_string_equal(order, "b1b2s1s2e1e2s1s2e1e2z1z2");
     assert_fails(CLQ_ERROR_STATE, "no clq_fit", clq_fit_stop(trainer));
-    a.stop_at = 3; /* the epoch's end is told, and there is no failure */
+    a.stop_at = 3; /* on_epoch still follows, and the fit does not fail */
     assert_ok(fit_two(trainer, &a, &b, 9));
     assert_string_equal(order, "b1b2s1s2e1e2z1z2");
     assert_int_equal(b.ended, CLQ_OK);
@@ -252,7 +252,7 @@ static void are_called_in_order(void **state) {
     assert_fails(CLQ_ERROR_WRITE, "does not begin", fit_two(trainer, &a, &b, 1));
     assert_string_equal(order, "b1b2z1"); /* the second has not begun */
     assert_int_equal(a.ended, CLQ_ERROR_WRITE);
-    a.ends = b.ends = CLQ_ERROR_READ; /* the first failure is the fit's */
+    a.ends = b.ends = CLQ_ERROR_READ; /* the fit returns the first failure */
     b.begins = CLQ_OK;
     assert_fails(CLQ_ERROR_READ, "does not end", fit_two(trainer, &a, &b, 1));
     assert_int_equal(a.ended, CLQ_OK);
@@ -264,7 +264,7 @@ static void are_called_in_order(void **state) {
     clq_trainer_destroy(trainer);
 }
 
-/* The validation's loss is best where the bias overshoots least: rates above 0.5 swing it around 1, ever further. */
+/* The validation loss is lowest when the bias overshoots 1 least: rates above 1 swing it around 1, ever further. */
 static void best_weights_are_put_back(void **state) {
     (void)state;
     static const char *const specs[] = {"pocl:0", "pocl:5"};
@@ -276,11 +276,11 @@ static void best_weights_are_put_back(void **state) {
         const clq_fit_config fit = {.epochs = 20, .validation = validation, .callbacks = &stop, .callback_count = 1};
         clq_early_stopping_result found;
         assert_ok(clq_fit(trainer, data, &fit));
-        assert_true(fabsf(bias_of(trainer) - 2.5f) < 1e-5f); /* of epoch 0: 1 + 1.5 */
+        assert_true(fabsf(bias_of(trainer) - 2.5f) < 1e-5f); /* after epoch 0: 1 + 1.5 */
         assert_ok(clq_early_stopping_read(&stop, &found));
         assert_true(found.stopped && found.restored_best_weights && found.has_best && found.best_epoch == 0);
         assert_true(fabs(found.best - 2.25) < 1e-5);
-        /* A fit that fails keeps what it made, and a second fit begins afresh. */
+        /* A fit that fails keeps its last weights, and the callback starts afresh in a second fit. */
         witness w = {.mark = '1', .fail_at = 6};
         const clq_callback both[] = {stop, of_witness(&w)};
         assert_fails(CLQ_ERROR_ARGUMENT, "is not of clq_callback_early_stopping",
@@ -296,7 +296,7 @@ static void best_weights_are_put_back(void **state) {
     }
 }
 
-/* By the metric, whatever the output in front of it is called. */
+/* The metric decides the direction, whatever the name of the output before it. */
 static void direction_goes_by_the_metric(void **state) {
     static const struct {
         const char *name;
@@ -413,7 +413,7 @@ static void epochs_become_a_table(void **state) {
     expect_file(path, HEADER FIRST);
     assert_ok(fit_csv(path, true, NULL, NULL, 2));
     expect_file(path, HEADER FIRST FIRST SECOND);
-    assert_ok(fit_csv(path, false, saved, NULL, 1)); /* what is behind the state goes */
+    assert_ok(fit_csv(path, false, saved, NULL, 1)); /* rows after the saved state are removed */
     expect_file(path, HEADER FIRST FIRST);
     assert_ok(fit_csv(path, false, NULL, NULL, 2));
     expect_file(path, HEADER FIRST SECOND);
@@ -437,7 +437,7 @@ static void put_file(const char *path, const char *text) {
     assert_int_equal(fclose(file), 0);
 }
 
-/* Another program wrote the table before it goes on. The state was saved behind the first row. */
+/* Another program edits the table before training resumes. The state was saved after the first row. */
 static void edited_tables_go_on(void **state) {
     (void)state;
     static const char *const cases[][2] = {
@@ -446,10 +446,10 @@ static void edited_tables_go_on(void **state) {
         {"\xef\xbb\xbf" HEADER FIRST, "\xef\xbb\xbf" HEADER FIRST FIRST},
         {"# run 7\n" HEADER "# a note\n\n" FIRST "# behind\n" SECOND "# and last\n",
          "# run 7\n" HEADER "# a note\n\n" FIRST "# behind\n" FIRST},
-        {HEADER "0,1,1,0.25,0.5,0.25", HEADER FIRST FIRST}, /* the last end of line is gone */
-        {HEADER FIRST "1,0.25,0.5", HEADER FIRST FIRST},    /* a row that was cut off */
+        {HEADER "0,1,1,0.25,0.5,0.25", HEADER FIRST FIRST}, /* the last line end is missing */
+        {HEADER FIRST "1,0.25,0.5", HEADER FIRST FIRST},    /* the second row is cut off */
         {HEADER "\"0\",1,1,0.25,0.5,0.25\n", HEADER "\"0\",1,1,0.25,0.5,0.25\n" FIRST},
-        {HEADER "1,0.25,0.5,0.0625,0.25,0.25\n", HEADER FIRST}, /* the first row is gone */
+        {HEADER "1,0.25,0.5,0.0625,0.25,0.25\n", HEADER FIRST}, /* the first row is missing */
         {HEADER, HEADER FIRST},
         {"", HEADER FIRST},
     };
@@ -466,7 +466,7 @@ static void edited_tables_go_on(void **state) {
     put_file(path, "epoch;loss;mae;val_loss;val_mae;lr\n0;1;1;0,25;0,5;0,25\n");
     assert_fails(CLQ_ERROR_MISMATCH, "its first line is not", fit_csv(path, false, saved, NULL, 1));
     expect_file(path, "epoch;loss;mae;val_loss;val_mae;lr\n0;1;1;0,25;0,5;0,25\n");
-    put_file(path, HEADER FIRST SECOND); /* of another training, to which lines were added */
+    put_file(path, HEADER FIRST SECOND); /* rows of another training, to which this one appends */
     assert_ok(fit_csv(path, true, NULL, saved, 1));
     put_file(path, HEADER FIRST "# a note\n" SECOND FIRST SECOND);
     assert_ok(fit_csv(path, true, saved, NULL, 1));
@@ -494,7 +494,7 @@ static void best_weights_go_into_a_file(void **state) {
     clq_trainer_destroy(trainer);
 }
 
-/* As Keras's validation_freq: behind the epochs whose number, from 1, it divides. A watch sees no other epoch. */
+/* As Keras's validation_freq: validates after epochs whose number, from 1, it divides. A watch sees no other epoch. */
 static void validations_are_left_out(void **state) {
     (void)state;
     char *path = temporary("freq.csv");
@@ -547,8 +547,8 @@ static clq_status make_all(clq_trainer *trainer) {
     return status;
 }
 
-/* Each run has a new trainer: the first fit of a trainer allocates more than the next ones, and a trainer whose step
-   failed has ended. */
+/* Each run has a new trainer: the first fit of a trainer allocates more than later ones, and a trainer whose step
+ * failed cannot go on. */
 static void memory_runs_out(void **state) {
     (void)state;
     uint64_t failures = 0;

@@ -1,5 +1,5 @@
-/* Checkpoints: a training that goes on from one has the losses, the epochs' totals and the weights of one that was
- * never interrupted, bit for bit, with every strategy; and what is damaged, or of another model, is left out or
+/* A training that resumes from a checkpoint has the losses, the epochs' totals and the weights of an uninterrupted one,
+ * bit for bit, with every strategy. Checkpoints that are damaged are left out, and those of another model are
  * refused. */
 #include "train/checkpoint.h"
 #include "support/named.h"
@@ -16,7 +16,7 @@ enum { STEPS = 17, STOP = 9, EPOCHS_MOST = 8 };
 typedef struct record {
     double losses[STEPS + 1], epochs[EPOCHS_MOST];
     uint64_t told; /* the last step */
-    uint64_t stop; /* returns INTERRUPTED behind this step */
+    uint64_t stop; /* the fit is interrupted after this step; 0: never */
     float weights[WEIGHTS_MOST];
 } record;
 
@@ -38,15 +38,15 @@ static clq_status note_epoch(void *context, const clq_epoch_info *info) {
     return CLQ_OK;
 }
 
-/* The fits have callbacks that do so after some epochs. */
+/* Whether the fits have callbacks that do so. */
 static bool lowers_rate, stops_early;
-static const char *saves_best; /* into this file; NULL: they do not */
-static double best_by;         /* by which a best loss has to be better; a loss is never by 100 */
+static const char *saves_best; /* the file for the best weights; NULL: no such callback */
+static double best_by;         /* how much lower a best loss must be; no loss is ever lower by 100 */
 
 static size_t open_callbacks(clq_callback *out) {
     const clq_monitor never = {.name = "loss", .min_delta = 100}, loss = {.name = "loss", .min_delta = best_by};
     size_t count = 0;
-    if (lowers_rate) /* behind each second epoch */
+    if (lowers_rate) /* after every second epoch */
         assert_ok(
             clq_callback_reduce_lr(&(clq_reduce_lr){.monitor = never, .factor = 0.25, .patience = 2}, &out[count++]));
     if (stops_early)
@@ -55,7 +55,8 @@ static size_t open_callbacks(clq_callback *out) {
     return count;
 }
 
-/* From the folder's newest checkpoint, where there is one; folder NULL: no checkpoints. Returns that step. */
+/* Trains from the folder's newest checkpoint if there is one; folder NULL: no checkpoints. Returns that checkpoint's
+ * step. */
 static uint64_t train(const setting *s, const char *folder, uint64_t every, uint64_t stop_at, record *r) {
     clq_model *model = make_model(s->synchronized, 8);
     clq_dataset *data = make_data();
@@ -110,7 +111,7 @@ static void same(const setting *s, const record *whole, const record *parts) {
     if (memcmp(whole->weights, parts->weights, sizeof whole->weights) != 0) fail_msg("%s: other weights", s->name);
 }
 
-/* Interrupted twice: within an epoch, and at the end of one. */
+/* The training is interrupted twice: within an epoch, and at the end of one. */
 static void resumes(const setting *s) {
     static record whole, parts;
     whole = parts = (record){0};
@@ -133,8 +134,8 @@ static void test_every_strategy_goes_on(void **state) {
     }
 }
 
-/* The rate falls behind the third epoch, which is two without improvement: one before the interruption, one behind it.
- */
+/* The rate falls after the third epoch, which is the second without improvement. One of these two comes before the
+ * interruption, and one after it. */
 static void test_callbacks_go_on(void **state) {
     static record whole, parts, other;
     const setting *s = &settings[4];
@@ -148,7 +149,7 @@ static void test_callbacks_go_on(void **state) {
     assert_int_equal(train(s, files_path("callbacks"), 0, 0, &parts), 12);
     lowers_rate = false;
     same(s, &whole, &parts);
-    /* Without the state it is the first epoch again. */
+    /* Without the callback's state, its first epoch comes again. */
     parts = (record){0};
     assert_int_equal(train(s, files_path("no callbacks"), 0, 12, &parts), 0);
     lowers_rate = true;
@@ -157,8 +158,8 @@ static void test_callbacks_go_on(void **state) {
     assert_memory_equal(parts.weights, other.weights, sizeof other.weights);
 }
 
-/* A fit that a callback ends has a last checkpoint. The epoch is told again: the rate, which fell behind that epoch for
- * the first time, falls once. */
+/* A fit that a callback ends has a last checkpoint. The resumed fit tells that epoch again, yet the rate that fell
+ * after it falls only once. */
 static void test_stopped_fits_go_on(void **state) {
     static record whole, parts;
     const setting *s = &settings[4];
@@ -170,15 +171,15 @@ static void test_stopped_fits_go_on(void **state) {
     assert_int_equal(train(s, files_path("stopped"), 0, 0, &parts), 0);
     assert_int_equal(parts.told, 15);
     assert_int_equal(train(s, files_path("stopped"), 0, 0, &parts), 15);
-    assert_int_equal(parts.told, 15); /* stopped again */
+    assert_int_equal(parts.told, 15); /* it stops again */
     stops_early = false;
     assert_int_equal(train(s, files_path("stopped"), 0, 0, &parts), 15);
     lowers_rate = false;
     same(s, &whole, &parts);
 }
 
-/* The file of the best epoch is that of a training that was never interrupted: where the first epoch stays the best, no
- * epoch behind the checkpoints is written over it, and where each epoch is better the last one is. */
+/* The file of the best epoch equals that of an uninterrupted training. If the first epoch stays the best, no epoch
+ * after the checkpoint overwrites the file. If each epoch is better, the last epoch is in the file. */
 static void test_the_best_file_goes_on(void **state) {
     static record whole, parts;
     const setting *s = &settings[4];
@@ -206,7 +207,7 @@ static void test_the_best_file_goes_on(void **state) {
     saves_best = NULL;
 }
 
-/* Taking checkpoints changes no training. */
+/* Taking checkpoints does not change a training. */
 static void test_checkpoints_change_nothing(void **state) {
     (void)state;
     static record with, without;
@@ -217,7 +218,7 @@ static void test_checkpoints_change_nothing(void **state) {
     same(s, &without, &with);
 }
 
-/* With a loss scale, too. */
+/* Also with a loss scale. */
 static void test_mixed_precision_goes_on(void **state) {
     (void)state;
     static const unsigned some[] = {0, 4, 7, 14};
@@ -260,9 +261,9 @@ static void same_entries(const clq_model *model, const clq_snapshot *a, const cl
     }
 }
 
-/* No two runs are the same. What is under way when a checkpoint is taken is in it: weights, slots and each replica's
- * statistics come back, with the step, the epoch and the place in the data, and the losses go on near those of a
- * training that was not interrupted. */
+/* No two runs are the same. A checkpoint includes what is under way when it is taken: the weights, the slots and each
+ * replica's statistics come back with the step, the epoch and the place in the data. The losses stay near those of an
+ * uninterrupted training. */
 static void test_asynchronous_updates_go_on(void **state) {
     (void)state;
     static record whole, parts;
@@ -277,7 +278,7 @@ static void test_asynchronous_updates_go_on(void **state) {
     clq_checkpoints *checkpoints = open_checkpoints(files_path("apart"));
     clq_snapshot before, after;
     uint64_t step, epoch, index;
-    make_steps(trainer, data, 4); /* and waits for none */
+    make_steps(trainer, data, 4); /* without waiting for any */
     assert_ok(clq_checkpoints_save(checkpoints, trainer, data));
     assert_ok(clq_strategy_take_snapshot(clq_trainer_strategy(trainer), false, &before));
     clq_trainer_destroy(trainer);
@@ -302,7 +303,7 @@ static void test_asynchronous_updates_go_on(void **state) {
     assert_int_equal(train(&s, files_path("asynchronous"), 4, 0, &parts), STOP);
     assert_int_equal(parts.told, STEPS);
     for (int i = 1; i <= STEPS; i++) assert_true(parts.losses[i] > 0 && isfinite(parts.losses[i]));
-    for (int i = 0; i <= STEPS / 5; i++) /* batches */
+    for (int i = 0; i <= STEPS / 5; i++) /* an epoch has 5 batches */
         if (!(fabs(parts.epochs[i] / whole.epochs[i] - 1) < 0.25))
             fail_msg("epoch %d has loss %g, and %g uninterrupted", i, parts.epochs[i], whole.epochs[i]);
 }
@@ -335,7 +336,7 @@ static void test_damaged_ones_are_left_out(void **state) {
         snprintf(path, sizeof path, "%s/%s", files_path(name), files[i / 2]);
         damage(path, i % 2);
         const uint64_t from = train(s, files_path(name), 4, 0, &parts);
-        assert_true(from == 8 || from == 4); /* 8 may be left out while 4 is written */
+        assert_true(from == 8 || from == 4); /* checkpoint 8 may be left out if 4 is still being written */
         same(s, &whole, &parts);
     }
 }
@@ -350,7 +351,7 @@ static unsigned count_named(const char *folder, const char *beginning) {
     return count;
 }
 
-/* Of those that are set aside the last two stay, as of the others. */
+/* The last two skipped checkpoints are kept, as many as good ones. */
 static void test_few_stay_of_those_left_out(void **state) {
     (void)state;
     static record parts;
@@ -368,7 +369,7 @@ static void test_few_stay_of_those_left_out(void **state) {
 
 /* ---- weights alone ---- */
 
-/* Moving statistics are variables: what is saved and loaded again has them. */
+/* Moving statistics are variables, so saved weights include them. */
 static void test_weights_have_statistics(void **state) {
     (void)state;
     static record saved, loaded;
@@ -431,8 +432,8 @@ static void test_misuse(void **state) {
     clq_checkpoints_close(checkpoints);
 }
 
-/* Any allocation of a save, its write and a restore: an error, or a checkpoint that failed and is told, never a
- * checkpoint that is half there. */
+/* Each allocation of a save, of its write and of a restore fails in turn. This gives an error, or a checkpoint that
+ * counts as failed, but never half a checkpoint. */
 static void test_failing_allocations(void **state) {
     (void)state;
     clq_model *model = make_model(false, 8);
@@ -474,7 +475,7 @@ static clq_status fail_next_allocation(void *context, uint64_t step) {
     return CLQ_OK;
 }
 
-/* A copy for which there is no memory is a checkpoint that failed, and the fit goes on. */
+/* If there is no memory for the copy, the checkpoint counts as failed and the fit goes on. */
 static void test_no_memory_for_a_copy(void **state) {
     (void)state;
     clq_model *model = make_model(false, 8);
@@ -496,7 +497,7 @@ static void test_no_memory_for_a_copy(void **state) {
     clq_model_destroy(model);
 }
 
-/* As with files of weights. */
+/* Refused, as in files of weights. */
 static void test_weights_that_are_not_finite(void **state) {
     const char *folder = files_path("not finite");
     (void)state;
@@ -519,7 +520,8 @@ static void test_weights_that_are_not_finite(void **state) {
     clq_model_destroy(model);
 }
 
-/* Of the newest whole one, by a trainer that cannot go on from it. What fails leaves the weights as they were. */
+/* Loads the weights of the newest whole checkpoint into a trainer that cannot resume from it. A load that fails leaves
+ * the weights as they were. */
 static void test_weights_alone(void **state) {
     static record whole;
     static float read[WEIGHTS_MOST], kept[WEIGHTS_MOST];
@@ -551,7 +553,7 @@ static void test_weights_alone(void **state) {
     assert_int_equal(clq_trainer_load_checkpoint(stranger, folder, newest + 1), CLQ_ERROR_NOT_FOUND);
     read_weights(stranger, other, read);
     assert_memory_equal(read, kept, sizeof read);
-    /* Without its manifest it is none. */
+    /* Without its manifest, a folder does not count as a checkpoint. */
     char path[512];
     (void)snprintf(path, sizeof path, "%s/step-%012d/manifest.json", folder, STEPS);
     assert_int_equal(remove(path), 0);

@@ -1,11 +1,11 @@
-/* Trainings that go on from a checkpoint with other settings than it was made with. */
+/* Trainings that resume from a checkpoint with other settings than those it was made with. */
 #include "train/callbacks.h"
 #include "train/checkpoint.h"
 #include "train/resumed.h"
 
 #include <math.h>
 
-/* Two slots each, that mean something else. */
+/* Both rules have two slots, but these mean different things. */
 static void slots_of_another_rule_are_refused(void **state) {
     (void)state;
     clq_model *model = make_model(false, 8);
@@ -22,7 +22,7 @@ static void slots_of_another_rule_are_refused(void **state) {
     clq_model_destroy(model);
 }
 
-/* Two of four local steps are made, and now two are enough: the next step ends with an average. */
+/* Two of four local steps were made. Now two are enough, so the next step ends with an average. */
 static void fewer_local_steps(void **state) {
     (void)state;
     clq_model *model = make_model(false, 8);
@@ -45,7 +45,7 @@ static void fewer_local_steps(void **state) {
     clq_model_destroy(model);
 }
 
-/* The scale goes on, not how often it was halved: its state counts from the initial scale. */
+/* The scale keeps its value. The number of halvings does not: it counts from the initial scale. */
 static void scales_go_on_from_other_initial_ones(void **state) {
     static const double pairs[][2] = {{1e9, 0}, {1e30, 0}, {0, 1e9}, {0x1p126, 3}, {1, 1e30}, {3, 0x1p126}};
     (void)state;
@@ -104,7 +104,8 @@ static clq_status keep_epoch(void *context, const clq_epoch_info *info) {
     return CLQ_OK;
 }
 
-/* Two of an epoch's five steps are in the checkpoint, with other metrics: the epoch's are of the last three steps. */
+/* The checkpoint holds two of an epoch's five steps, with other metrics. The epoch's totals are those of the last three
+ * steps. */
 static void totals_of_other_metrics_begin_anew(void **state) {
     (void)state;
     for (unsigned changes = 0; changes < 2; changes++) {
@@ -148,7 +149,8 @@ static clq_status look_at_epoch(void *context, const clq_epoch_info *info) {
     return CLQ_OK;
 }
 
-/* A whole epoch, of whose other metrics nothing is known: callbacks leave it out, and tables have no values there. */
+/* The checkpoint holds a whole epoch, whose metrics were others. Callbacks leave this epoch out, and tables have no
+ * values for it. */
 static void an_epoch_without_totals_is_left_out(void **state) {
     (void)state;
     clq_model *model = make_model(false, 8);
@@ -208,8 +210,8 @@ static void read_replica(clq_trainer *trainer, const clq_model *model, unsigned 
     }
 }
 
-/* What replicas have of their own: values of variables, the others being 0, and whether any compression error is other
- * than 0. Reading the variables would put their mean in place first. */
+/* Reads what each replica has of its own: values of variables (0 for all others), and whether any compression error
+ * differs from 0. Reading the variables themselves would first replace them by their mean. */
 static bool read_own(clq_trainer *trainer, const clq_model *model, float out[2][WEIGHTS_MOST]) {
     size_t offsets[64] = {0};
     bool errors = false;
@@ -235,9 +237,9 @@ static bool read_own(clq_trainer *trainer, const clq_model *model, float out[2][
 typedef struct change {
     const char *name;
     setting before, now;
-    bool own;             /* replicas go on with their own values */
-    const char *told[2];  /* in the warning: both replicas */
-    bool errors, weights; /* that are of one replica each */
+    bool own;             /* replicas resume with their own values */
+    const char *told[2];  /* in the warning: the replicas before and now */
+    bool errors, weights; /* each replica has compression errors, or weights, of its own */
 } change;
 
 #define TWO "pocl:0,pocl:1"
@@ -289,7 +291,7 @@ static const change changes[] = {
      .errors = false},
 };
 
-/* Equal shares: the plain mean. */
+/* The shares are equal, so the mean is a plain one. */
 static void check_means(clq_trainer *trainer, const clq_model *model, float before[2][WEIGHTS_MOST]) {
     static float now[2][WEIGHTS_MOST];
     size_t apart = 0;
@@ -304,8 +306,8 @@ static void check_means(clq_trainer *trainer, const clq_model *model, float befo
     assert_true(apart > 0);
 }
 
-/* Replicas take their own values back only where their settings keep these values apart as before. Otherwise they go on
- * with the mean, and a warning says what is different. */
+/* Replicas take back their own values only if their settings keep these values apart as before. Otherwise they go on
+ * with the mean, and a warning says what differs. */
 static void go_on_changed(const change *c, unsigned number) {
     static float before[2][WEIGHTS_MOST];
     char name[32];
@@ -344,8 +346,8 @@ static void other_replicas_take_the_mean(void **state) {
     }
 }
 
-/* Names that are all in use are an error that says so, and leave the checkpoint; so is a rename that
- * fails, here of a folder that is gone. */
+/* If all names for a skipped checkpoint are in use, an error says so and the checkpoint stays. The same holds if the
+ * rename fails, here because the folder is gone. */
 static void names_to_set_aside_run_out(void **state) {
     char path[700];
     const char *folder = files_path("aside");
@@ -369,7 +371,7 @@ static void names_to_set_aside_run_out(void **state) {
     assert_fails(CLQ_ERROR_WRITE, "step-000000000007: cannot be renamed: ", clq_checkpoint_set_aside(folder, 7));
 }
 
-/* What a training would go on from is whole, and the damaged one behind it cannot be set aside: nothing changes. */
+/* The checkpoint to resume from is whole, but the damaged one after it cannot be set aside: nothing changes. */
 static void setting_aside_comes_first(void **state) {
     (void)state;
     char path[700];

@@ -1,4 +1,4 @@
-/* Trainings that go on from a checkpoint with other data: in other batches, of other samples, or with other labels. */
+/* Trainings that resume from a checkpoint with other data: in other batches, of other samples, or with other labels. */
 #include "train/callbacks.h"
 #include "train/checkpoint.h"
 #include "train/resumed.h"
@@ -7,7 +7,7 @@
 
 /* ---- the place in an epoch ---- */
 
-/* Two of five batches are over: 3.6 of nine. */
+/* Two of five batches are done, which are 3.6 of nine batches. */
 static void other_batches_go_on_at_the_same_part(void **state) {
     (void)state;
     clq_model *model = make_model(false, 8);
@@ -27,8 +27,8 @@ static void other_batches_go_on_at_the_same_part(void **state) {
     clq_model_destroy(model);
 }
 
-/* Two of five batches are over. With as many batches of other samples their order alone is another; of three
- * batches 1.2 are over. */
+/* Two of five batches are done. If other samples make as many batches, only their order differs. Of three batches 1.2
+ * are done. */
 static void other_samples_go_on_at_the_same_part(void **state) {
     static const struct {
         size_t take, index;
@@ -70,9 +70,9 @@ static void other_samples_go_on_at_the_same_part(void **state) {
 /* ---- labels ---- */
 
 typedef struct losses {
-    double sum; /* of the steps', times their samples */
+    double sum; /* sum of the steps' losses times their samples */
     size_t samples;
-    /* Of the last epoch, as they are told. */
+    /* The last epoch's, told by on_epoch. */
     double loss;
     size_t told;
 } losses;
@@ -96,7 +96,7 @@ static clq_status keep_losses(void *context, const clq_epoch_info *info) {
     return CLQ_OK;
 }
 
-/* Numbers near 0, or the samples. */
+/* The labels are numbers near 0, or the samples. */
 static clq_dataset *label_by(bool samples_are_labels) {
     static float near_zero[SAMPLES][INPUTS];
     const size_t shape[] = {INPUTS};
@@ -109,7 +109,7 @@ static clq_dataset *label_by(bool samples_are_labels) {
     return data;
 }
 
-/* A model that gives back as many values, at first 0. */
+/* A trainer of a model that gives back as many values as it gets. They are 0 at first. */
 static clq_trainer *make_valuer(const clq_model *model) {
     clq_trainer_config config = clq_trainer_config_default();
     const float zeros[INPUTS * INPUTS] = {0};
@@ -126,7 +126,7 @@ static clq_trainer *make_valuer(const clq_model *model) {
     return trainer;
 }
 
-/* A fit of two epochs, of which the second stops, or of what is left of it. */
+/* Fits two epochs, the second of which is stopped (left NULL), or fits what is left of the second. */
 static void fit_part(clq_trainer *trainer, clq_dataset *data, const char *monitor, clq_checkpoints *checkpoints,
                      bool samples_are_labels, losses *left, clq_early_stopping_result *found) {
     clq_early_stopping stop = {.patience = 5};

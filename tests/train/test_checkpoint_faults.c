@@ -1,6 +1,5 @@
-/* Checkpoints while OpenCL calls fail. A checkpoint that cannot be taken, or from which a trainer cannot go on, is told
- * in one line. The folder keeps what it has: the newest whole checkpoint is the one from which a new trainer goes on,
- * bit for bit. */
+/* Checkpoints while OpenCL calls fail. If a checkpoint cannot be taken, or a trainer cannot resume from it, one line
+ * says so. The folder keeps what it has: a new trainer resumes from the newest whole checkpoint, bit for bit. */
 #include "support/faults.h"
 #include "train/resumed.h"
 
@@ -8,8 +7,8 @@ enum { TAKEN = 2, END = 4 };
 
 static faults layer;
 
-/* So many times fewer calls are made to fail in the short form; odd, so that of those that stay every second one fails
- * once, and the others from then on. With the argument `long` it is 1. */
+/* In the short form one call out of so many fails. The number is odd, so that in turn a call fails once, or that call
+ * and all later ones fail. With the argument `long` it is 1. */
 static unsigned thinned = 7;
 
 typedef struct scene {
@@ -17,7 +16,7 @@ typedef struct scene {
     clq_model *model;
     const char *folder;           /* with a checkpoint of step TAKEN */
     float expected[WEIGHTS_MOST]; /* at step END */
-    unsigned first, failures;     /* first: call that fails */
+    unsigned first, failures;     /* first: the first call that fails */
 } scene;
 
 static clq_trainer *open_scene_trainer(const scene *s) { return make_trainer(s->model, s->of, "adam:lr=0.01"); }
@@ -46,7 +45,7 @@ static void begin_scene(const setting *of, scene *out) {
     clq_dataset_destroy(data);
 }
 
-/* One line, that names who failed; and no checkpoint came or went. */
+/* The failure is one line, which names the device. No checkpoint came or went. */
 static void check_failure(scene *s, unsigned n, clq_status status, clq_checkpoints *checkpoints) {
     const char *line = clq_error_detail();
     s->failures++;
@@ -60,7 +59,7 @@ static void check_failure(scene *s, unsigned n, clq_status status, clq_checkpoin
     assert_int_equal(files_count(s->folder), 1);
 }
 
-/* A trainer that lost a device says so again, and nothing is made of what it has. */
+/* A trainer that lost a device fails again in the same way, and no checkpoint is made of what it has. */
 static void check_lost(scene *s, clq_status status, clq_trainer *trainer, clq_dataset *data,
                        clq_checkpoints *checkpoints) {
     clq_batch batch;
@@ -71,7 +70,7 @@ static void check_lost(scene *s, clq_status status, clq_trainer *trainer, clq_da
     assert_int_equal(files_count(s->folder), 1);
 }
 
-/* To its end, from the folder's checkpoint. */
+/* Resumes from the folder's checkpoint, and trains to step END. */
 static void go_on(const scene *s, clq_checkpoints *checkpoints, clq_trainer *trainer, clq_dataset *data) {
     uint64_t step = 0;
     assert_ok(clq_checkpoints_restore(checkpoints, trainer, data, &step));
@@ -80,7 +79,8 @@ static void go_on(const scene *s, clq_checkpoints *checkpoints, clq_trainer *tra
     check_weights(s, trainer);
 }
 
-/* Each call of a checkpoint that is taken behind the one in the folder, from which the next attempt goes on. */
+/* In turn, each call fails while a checkpoint is taken after the one in the folder. The next attempt resumes from that
+ * one. */
 static void taking_fails(scene *s) {
     bool more = true;
     for (unsigned n = s->first; more; n += thinned) {
@@ -105,7 +105,7 @@ static void taking_fails(scene *s) {
     }
 }
 
-/* Each call of going on. The dataset stays where it was. */
+/* In turn, each call of a restore fails. The dataset stays where it was. */
 static void going_on_fails(scene *s) {
     bool more = true;
     for (unsigned n = s->first; more; n += thinned) {
@@ -148,7 +148,7 @@ static unsigned each_call_fails(const setting *of) {
     return taking;
 }
 
-/* One of each kind of what replicas and stores hold; the others are of the long form. */
+/* One strategy for each kind of state that replicas and stores hold. The long form has all strategies. */
 static void each_call_of_each_strategy(void **state) {
     (void)state;
     static const char *const some = "single; sharded optimizer; topk; local steps; central; ps; pipeline; tensor";
@@ -158,11 +158,12 @@ static void each_call_of_each_strategy(void **state) {
         failed += each_call_fails(&settings[i]);
         scenes++;
     }
-    /* All together: threads of replicas share the calls that are counted, and a checkpoint of a store takes few. */
+    /* Counted for all strategies together: replicas' threads share the counted calls, and a store's checkpoint makes
+     * few. */
     if (failed < 2 * scenes) fail_msg("too few calls of checkpoints failed: %u in %u trainings", failed, scenes);
 }
 
-/* There is a loss scale, too. */
+/* Also with a loss scale. */
 static void each_call_of_mixed_precision(void **state) {
     (void)state;
     precision = CLQ_PRECISION_MIXED;
@@ -177,7 +178,7 @@ static clq_status arm_last(void *context, uint64_t step) {
     return CLQ_OK;
 }
 
-/* The fit ends with that line, and the checkpoint before stays. */
+/* The fit ends with the failed call's line, and the checkpoint before it stays. */
 static void a_fit_ends(void **state) {
     (void)state;
     scene s;

@@ -1,4 +1,4 @@
-/* How far fits go that go on from a checkpoint, or one behind the other. */
+/* How far a fit trains that resumes from a checkpoint, or that follows another fit. */
 #include "train/checkpoint.h"
 #include "train/resumed.h"
 #include <clique/callbacks.h>
@@ -6,13 +6,13 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A trainer by hand, whose fits go on from a folder. */
+/* A trainer with its data and its folder, from which its fits resume. */
 typedef struct scene {
     clq_model *model;
     clq_dataset *data;
     clq_trainer *trainer;
     clq_checkpoints *checkpoints; /* NULL: none */
-    uint64_t from;                /* the step that it goes on from */
+    uint64_t from;                /* the step that the trainer resumes from */
 } scene;
 
 static void open_scene(const char *folder, size_t batch, uint64_t accumulate, scene *out) {
@@ -34,11 +34,11 @@ static void close_scene(scene *s) {
 }
 
 typedef struct told {
-    uint64_t epochs; /* of the progress */
-    uint64_t last;   /* step of on_log */
+    uint64_t epochs; /* told by on_progress */
+    uint64_t last;   /* the last step that on_log told */
     unsigned epoch_count;
-    clq_epoch_info epoch; /* the last */
-    uint64_t interrupts;  /* on_log does, at this step; 0: it does not */
+    clq_epoch_info epoch; /* the last one told */
+    uint64_t interrupts;  /* the step at which on_log interrupts; 0: never */
 } told;
 
 static clq_status note_progress(void *context, const clq_progress *progress) {
@@ -70,7 +70,7 @@ static told fit(scene *s, uint64_t epochs, uint64_t steps) {
     return t;
 }
 
-/* Of epochs of five batches, from any place in one. */
+/* Epochs have five batches. Fits begin anywhere in an epoch. */
 static void steps_are_made_from_any_place(void **state) {
     static const uint64_t epochs[] = {2, 2, 3};
     scene s;
@@ -85,7 +85,8 @@ static void steps_are_made_from_any_place(void **state) {
     close_scene(&s);
 }
 
-/* The first twelve are of epochs of five batches; of the third epoch's nine four count as over: 5, 9 and 4 are left. */
+/* The first twelve steps are from epochs of five batches. With nine batches in an epoch, four of the third epoch's nine
+ * count as done, so 5, 9 and 4 steps are left. */
 static void steps_count_with_other_batches(void **state) {
     scene s;
     (void)state;
@@ -101,7 +102,8 @@ static void steps_count_with_other_batches(void **state) {
     close_scene(&s);
 }
 
-/* Fewer epochs than were begun: the epoch is told as far as it is, and no update is made that no checkpoint has. */
+/* A fit asks for fewer epochs than were begun. The begun epoch is told as far as it went, and no update is made that no
+ * checkpoint has. */
 static void fewer_epochs_train_no_more(void **state) {
     scene s;
     (void)state;
@@ -132,7 +134,7 @@ static clq_status save_state(void *context, char *text, size_t bytes) {
     return CLQ_OK;
 }
 
-/* Fills all of its room. */
+/* Fills all of its room and does not end the text. */
 static clq_status save_without_end(void *context, char *text, size_t bytes) {
     (void)context;
     memset(text, 'a', bytes);
@@ -151,12 +153,12 @@ static void states_have_an_end(void **state) {
     close_scene(&s);
 }
 
-/* A fit that is refused, or whose callbacks are, has not begun: the next one goes on where the checkpoint is. */
+/* A fit that is refused, or whose callbacks are refused, has not begun: the next fit resumes at the checkpoint. */
 static void refused_fits_lose_no_place(void **state) {
     scene s;
     clq_callback stops, broken = {.name = "broken", .save = save_state, .restore = restore_nothing};
     (void)state;
-    assert_ok(clq_callback_early_stopping(&(clq_early_stopping){.patience = 1}, &stops)); /* by val_loss */
+    assert_ok(clq_callback_early_stopping(&(clq_early_stopping){.patience = 1}, &stops)); /* watches val_loss */
     open_scene("refused", BATCH, 0, &s);
     assert_ok(clq_fit(
         s.trainer, s.data,
@@ -184,14 +186,14 @@ static void refused_fits_lose_no_place(void **state) {
 
 /* ---- interruptions ---- */
 
-/* Sleeps at the beginning of the second update, so that it is time to tell on_log of the first. */
+/* Sleeps at the beginning of the second update, so that it is time to tell on_log of the first one. */
 static double sleep_in_update(void *context, uint64_t step) {
     (void)context;
     if (step == 1) usleep(600000);
     return 0.01;
 }
 
-/* on_log may end the fit: there is a checkpoint of all updates that were made, and none is made in part. */
+/* on_log may end the fit. Then a checkpoint has all updates that were made, and no update is made in part. */
 static void a_log_that_interrupts_leaves_a_checkpoint(void **state) {
     (void)state;
     for (uint64_t accumulate = 0; accumulate <= 2; accumulate += 2) {
@@ -218,9 +220,9 @@ static void a_log_that_interrupts_leaves_a_checkpoint(void **state) {
     learning_rate = NULL;
 }
 
-/* ---- which are taken ---- */
+/* ---- which checkpoints are taken ---- */
 
-/* A file where the checkpoint's folder is to be: what was not written is asked for again. */
+/* A file is in the place of the checkpoint's folder. A checkpoint that was not written can be taken again. */
 static void what_was_not_written_is_taken_again(void **state) {
     scene s;
     char path[600];
@@ -234,7 +236,7 @@ static void what_was_not_written_is_taken_again(void **state) {
     assert_ok(clq_checkpoints_save(s.checkpoints, s.trainer, s.data));
     assert_int_equal(clq_checkpoints_counts(s.checkpoints).failed, 1);
     (void)remove(path);
-    for (unsigned i = 0; i < 2; i++) { /* once */
+    for (unsigned i = 0; i < 2; i++) { /* only once */
         assert_ok(clq_checkpoints_save(s.checkpoints, s.trainer, s.data));
         assert_int_equal(clq_checkpoints_counts(s.checkpoints).written, 1);
         assert_int_equal(clq_checkpoints_counts(s.checkpoints).last_step, 2);
@@ -248,7 +250,7 @@ static clq_status count_checkpoint(void *context, uint64_t step) {
     return CLQ_OK;
 }
 
-/* on_checkpoint is called before each that is taken, and before none that is left out. */
+/* on_checkpoint is called before each checkpoint that is taken, and not before one that is skipped. */
 static void on_checkpoint_is_of_those_that_are_taken(void **state) {
     scene s;
     uint64_t calls = 0;
@@ -267,7 +269,7 @@ static void on_checkpoint_is_of_those_that_are_taken(void **state) {
     close_scene(&s);
 }
 
-/* Has no memory for its state the first time. */
+/* Has no memory for its state at the first save. */
 typedef struct forgetful {
     unsigned saves;
     bool stops;
@@ -283,8 +285,8 @@ static clq_status stop_fit(void *context, clq_trainer *trainer, const clq_epoch_
     return ((forgetful *)context)->stops ? clq_fit_stop(trainer) : CLQ_OK;
 }
 
-/* Behind an epoch there is no memory for what callbacks know. The fit goes on; where it is to end there, the checkpoint
- * failed, and the fit did not. */
+/* After an epoch there is no memory for the callbacks' states, and the fit goes on. If the fit ends there, the
+ * checkpoint counts as failed, but the fit does not. */
 static void no_memory_for_states(void **state) {
     (void)state;
     for (unsigned stops = 0; stops < 2; stops++) {

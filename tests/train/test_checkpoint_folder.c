@@ -1,5 +1,5 @@
-/* Folders of checkpoints as users, disks and strangers leave them: whatever is wrong with the newest one is said in a
- * line, the one before is taken, and nothing that is whole is lost. */
+/* Folders of checkpoints as users, disks and strangers leave them. If the newest checkpoint is bad, a line says what is
+ * wrong with it, the checkpoint before it is taken, and nothing that is whole is lost. */
 #include "support/files.h"
 #include "train/checkpoint.h"
 #include "train/two_layers.h"
@@ -16,14 +16,14 @@ enum { FILES = 4, VARIABLES_MOST = 1000, TRIALS = 600 };
 
 /* ---- good checkpoints ---- */
 
-/* The files of two checkpoints, and the first's weights. */
+/* The files of two checkpoints, and the weights of the first. */
 static const char *const names[FILES] = {OLD "/tensors.safetensors", OLD "/manifest.json", NEW "/tensors.safetensors",
                                          NEW "/manifest.json"};
 static char *contents[FILES];
 static size_t lengths[FILES];
 static float weights[VARIABLES_MOST];
 
-static clq_trainer *trainer; /* that goes on from them */
+static clq_trainer *trainer; /* resumes from the checkpoints */
 static char warned[4000];
 
 static void keep_warning(void *context, clq_log_level level, const char *line) {
@@ -82,7 +82,7 @@ static void put(const char *path, const void *content, size_t bytes) {
     assert_int_equal(fclose(file), 0);
 }
 
-/* A new folder with both; or with the newer one alone. */
+/* Makes a new folder with both checkpoints, or with the newer one alone. */
 static char *make_folder(bool with_old) {
     static char folder[200];
     static unsigned number;
@@ -121,7 +121,7 @@ static json_t *parse(const char *text, size_t bytes) {
     return json;
 }
 
-/* Writes a manifest with the hash that it should have: of its compact text, keys sorted, without the hash. */
+/* Writes a manifest with its right hash: that of its compact text with sorted keys and without the hash. */
 static void put_sealed(const char *folder, json_t *manifest) {
     char hash[40];
     json_object_del(manifest, "xxh3");
@@ -138,9 +138,9 @@ static void put_sealed(const char *folder, json_t *manifest) {
 typedef struct spoiled {
     const char *what;
     void (*spoil)(const char *folder, const struct spoiled *how);
-    const char *file, *text; /* for spoil; text NULL: the key is removed */
-    const char *says;        /* NULL: it is no checkpoint, and nothing is said */
-    clq_status status;       /* where there is no other checkpoint */
+    const char *file, *text; /* arguments of spoil; text NULL: removes the key */
+    const char *says;        /* NULL: the folder does not count as a checkpoint, and nothing is said */
+    clq_status status;       /* of the restore if there is no other checkpoint */
 } spoiled;
 
 static void cut(const char *folder, const spoiled *how) {
@@ -165,7 +165,7 @@ static void write_nested(const char *folder, const spoiled *how) {
     put(within(folder, how->file), text, sizeof text - 1);
 }
 static void grow(const char *folder, const spoiled *how) {
-    assert_int_equal(truncate(within(folder, how->file), (off_t)1 << 40), 0); /* with a hole */
+    assert_int_equal(truncate(within(folder, how->file), (off_t)1 << 40), 0); /* a sparse file */
 }
 static void take_away(const char *folder, const spoiled *how) {
     assert_int_equal(files_remove(within(folder, how->file)), 0);
@@ -190,7 +190,7 @@ static void make_file(const char *folder, const spoiled *how) {
 static void exchange_tensors(const char *folder, const spoiled *how) {
     put(within(folder, how->file), contents[0], lengths[0]);
 }
-/* how->file: "step", "values/optimizer"; how->text: JSON. */
+/* how->file: the key, such as "step" or "values/optimizer"; how->text: its new value in JSON. */
 static void set_key(const char *folder, const spoiled *how) {
     json_t *manifest = parse(contents[3], lengths[3]), *of = manifest;
     const char *key = how->file, *slash = strchr(key, '/');
@@ -270,7 +270,7 @@ static const spoiled cases[] = {
      CLQ_ERROR_MISMATCH},
 };
 
-/* The one before is taken; what was left out is set aside. */
+/* The checkpoint before the spoiled one is taken, and the spoiled one is set aside. */
 static void expect_old(const char *folder, const spoiled *how) {
     float now[VARIABLES_MOST] = {0};
     uint64_t step = 0;
@@ -289,7 +289,7 @@ static void expect_old(const char *folder, const spoiled *how) {
     assert_memory_equal(now, weights, sizeof weights);
 }
 
-/* The newest one's reason is the failure; or there is none, and training begins anew. Nothing changes. */
+/* The restore fails with the newest checkpoint's reason, or finds none and training begins anew. Nothing changes. */
 static void expect_failure(const char *folder, const spoiled *how) {
     uint64_t step = 77;
     const uint64_t before = trainer->step;
@@ -321,11 +321,11 @@ static void the_one_before_is_taken(void **state) {
     }
 }
 
-/* Of another model the tensor that differs is named. */
+/* For a checkpoint of another model, the error names the tensor that differs. */
 static void another_model_is_named(void **state) {
     static const struct {
         const char *optimizer, *says;
-        unsigned units[3]; /* of the layers; 0: there are no more */
+        unsigned units[3]; /* of the layers; 0: no further layer */
     } others[] = {{"adam", "tensor 'variables/dense/kernel' has shape (6, 40) and the model's is (6, 41)", {41, 3}},
                   {"adam", "no tensor 'variables/dense_2/kernel', which the ", {40, 3, 5}},
                   {"adam", "tensor 'variables/dense_1/kernel' is not part of model other", {40}},
@@ -349,7 +349,7 @@ static void another_model_is_named(void **state) {
         if (strstr(others[i].says, "variables/"))
             assert_fails(CLQ_ERROR_MISMATCH, others[i].says, clq_trainer_load_checkpoint(other, folder, 4));
         else
-            assert_ok(clq_trainer_load_checkpoint(other, folder, 4)); /* weights alone */
+            assert_ok(clq_trainer_load_checkpoint(other, folder, 4)); /* loads the weights alone */
         clq_checkpoints_close(checkpoints);
         clq_trainer_destroy(other);
         clq_model_destroy(model);
@@ -360,8 +360,8 @@ static void another_model_is_named(void **state) {
 
 /* ---- what is not ours ---- */
 
-/* Names that look like a checkpoint's are not taken for one, and neither read nor removed, nor is one of ours in place
- * of them. */
+/* Entries whose names merely look like a checkpoint's are not taken for one, not read and not removed. Nor do they take
+ * one of our checkpoints' places among the kept ones. */
 static void strangers_stay(void **state) {
     static const char *const strangers[] = {"notes.txt",
                                             "step-0000000000005",
@@ -394,7 +394,7 @@ static void strangers_stay(void **state) {
     assert_ok(clq_checkpoints_restore(checkpoints, trainer, NULL, &step));
     assert_int_equal(step, 5);
     clq_checkpoints_close(checkpoints);
-    assert_int_equal(access(within(folder, NEW), F_OK), -1); /* of those that are ours one stays */
+    assert_int_equal(access(within(folder, NEW), F_OK), -1); /* one of our own checkpoints is kept */
     for (size_t i = 0; i < CLQ_COUNT_OF(strangers); i++) {
         snprintf(path, sizeof path, "%s/manifest.json", strangers[i]);
         if (access(within(folder, path), F_OK) != 0) fail_msg("%s is gone", strangers[i]);
@@ -413,7 +413,7 @@ static void folders_that_are_none(void **state) {
                    {files_path("a file/run"), "cannot make the folder: Not a directory"},
                    {files_path("loop"), "cannot make the folder"},
                    {files_path("dangling"), "cannot make the folder"},
-                   {"/proc/self", "cannot create a file in /proc/self"}, /* where nobody may, not even root */
+                   {"/proc/self", "cannot create a file in /proc/self"}, /* nobody may write there, not even root */
                    {"/proc/self/run", "cannot make the folder"}};
     for (size_t i = 0; i < CLQ_COUNT_OF(folders); i++)
         assert_fails(
@@ -422,7 +422,7 @@ static void folders_that_are_none(void **state) {
     assert_null(checkpoints);
 }
 
-/* An empty folder begins anew, and so does one that is not there. */
+/* Training begins anew with an empty folder, and with a folder that does not exist yet. */
 static void nothing_to_go_on_from(void **state) {
     (void)state;
     const char *folder = files_path("new/er");
@@ -436,7 +436,7 @@ static void nothing_to_go_on_from(void **state) {
     }
 }
 
-/* A step's folder that is a link to a folder elsewhere: what is there belongs to somebody else. */
+/* If a step's folder is a link to a folder elsewhere, the files there belong to somebody else and are kept. */
 static void links_are_not_followed(void **state) {
     (void)state;
     char *folder = make_folder(true), elsewhere[400];
@@ -455,7 +455,7 @@ static void links_are_not_followed(void **state) {
         if (!is_same(folder, file)) fail_msg("%s is gone through the link", names[file]);
 }
 
-/* Also of one process: who has the folder is not known. */
+/* This also holds within one process: nothing tells which of its parts has the folder. */
 static void one_writer_a_folder(void **state) {
     (void)state;
     char *folder = make_folder(true);
@@ -476,7 +476,7 @@ static void limit_files(rlim_t bytes) {
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
 }
 
-/* A disk that is full, something in the way, and a folder that is removed meanwhile. */
+/* The disk is full, something is in the way, or the folder is removed meanwhile. */
 static void training_goes_on(void **state) {
     (void)state;
     char *folder = make_folder(true);
@@ -524,7 +524,7 @@ static clq_status open_and_restore(void *folder) {
     return status;
 }
 
-/* Where memory runs out while a folder is looked through, what is there stays, and no older one is taken. */
+/* If memory runs out during the search of a folder, its files stay, and no older checkpoint is taken. */
 static void memory_runs_out(void **state) {
     (void)state;
     char *folder = make_folder(true);
@@ -562,7 +562,7 @@ static json_t *anything(clq_random *random) {
     }
 }
 
-/* With the hash that they should have. Each is refused with a line, or taken, and then trains. */
+/* Made-up manifests with the right hash. Each is refused with an error text, or taken, and then training goes on. */
 static void made_up_manifests(const char *spec, const clq_strategy_options *options) {
     clq_random random = clq_random_start(17, 0);
     clq_trainer *own = open_trainer(spec, "adam", options, 0);

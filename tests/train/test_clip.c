@@ -1,5 +1,5 @@
-/* Clipped gradients, and weights of which some decay: by every strategy as by one device. What one device makes of them
- * is held against the definition: the update by hand, from the gradient that was not clipped. */
+/* Clipped gradients, and weights of which only some decay: every strategy equals one device. One device is compared
+ * with the definition: the update by hand, from the gradient before it was clipped. */
 #include "support/runs.h"
 #include "support/ways.h"
 
@@ -19,7 +19,7 @@ static const setting settings[] = {
     {"decay and spared", "sgd:lr=0.1,weight_decay=0.5", {.kind = CLQ_CLIP_OFF, .limit = 0}, "bias"},
     {"all", "sgd:lr=0.1,weight_decay=0.5", {.kind = CLQ_CLIP_NORM, .limit = 0.3}, "dense_1,bias"},
 };
-/* A limit that the norm is above of in some steps, by each strategy. */
+/* A limit that the norm exceeds in some steps, for each strategy. */
 static const setting together = {
     "both", "sgd:lr=0.1,momentum=0.9,weight_decay=0.2", {.kind = CLQ_CLIP_GLOBAL_NORM, .limit = 0.5}, "dense_1,bias"};
 
@@ -61,7 +61,7 @@ static void by_every_strategy_as_by_one(void **state) {
                 fail_msg("%s: loss %zu is %.9g, not %.9g", ways[w].name, i, r.losses[i], one.losses[i]);
         const double apart = difference(r.weights_at_end, one.weights_at_end, one.elements);
         if (!(apart < 1e-5)) fail_msg("%s: weights are %g apart", ways[w].name, apart);
-        /* What is told is the gradient before it is clipped. */
+        /* The gradient that is read is the one before it is clipped. */
         assert_true(difference(r.gradient, one.gradient, one.elements) < 1e-6);
         run_release(&r);
     }

@@ -1,5 +1,5 @@
-/* Compressed gradients: what replicas exchange is what a reference in double makes of their gradients; nothing that is
- * left out is lost; the same run twice is the same bits. */
+/* Compressed gradients. What replicas exchange equals what a reference in double makes of their gradients. Whatever a
+ * message leaves out is kept for later. Two runs have the same bits. */
 #include "ref/ops_compress.c"
 #include "strategy/module.h"
 #include "train/two_layers.h"
@@ -25,7 +25,7 @@ static clq_trainer *make_trainer(const char *spec, const char *compression, size
 
 /* ---- the exchange ---- */
 
-/* Of a trainer whose replicas have nothing to do. */
+/* An exchange of a trainer whose replicas are idle. */
 typedef struct exchange {
     clq_trainer *trainer;
     clq_strategy *strategy;
@@ -69,7 +69,7 @@ static void read_gradient(const exchange *e, unsigned rank) {
     assert_ok(clq_strategy_read(e->strategy, rank, CLQ_ARENA_GRADIENT, 0, e->got, e->floats * sizeof *e->got));
 }
 
-/* What a replica sends, in the reference, is added to the sums. */
+/* Adds what a replica sends, by the reference, to the sums. */
 static void add_message(exchange *e, unsigned rank) {
     read_gradient(e, rank);
     for (size_t i = 0; i < e->floats; i++) e->gradient[i] = (double)e->got[i];
@@ -88,7 +88,7 @@ static void add_message(exchange *e, unsigned rank) {
     }
 }
 
-/* Floats are added as the reference adds them; halves in any order, each sum rounded. */
+/* Floats are added in the reference's order. Halves are added in any order, and each sum is rounded. */
 static void check_sum(exchange *e, const char *what) {
     const double relative = e->how.kind == CLQ_COMPRESSION_F16 ? 0x1p-11 * e->ranks : 0,
                  absolute = e->how.kind == CLQ_COMPRESSION_F16 ? 0x1p-25 * e->ranks : 0;
@@ -131,7 +131,7 @@ static void exchange_once(exchange *e, const clq_batch *batch, const char *what)
     }
     assert_ok(clq_step_apply(e->trainer));
     assert_ok(clq_step_read(e->trainer, &info));
-    double squares = 0; /* the norm is of what was exchanged */
+    double squares = 0; /* the norm is that of the exchanged gradient */
     for (size_t i = 0; i < e->floats; i++) squares += (double)first[i] * (double)first[i];
     assert_true(fabs(info.grad_norm - sqrt(squares)) <= 1e-5 * sqrt(squares));
     clq_free(first);
@@ -146,7 +146,7 @@ static void exchanges_are_the_references(void **state) {
             char what[96];
             snprintf(what, sizeof what, "%s, %s", specs[i], compressions[k]);
             begin(&e, specs[i], compressions[k]);
-            for (size_t step = 0; step < 4; step++) { /* the first two samples leave replicas without any */
+            for (size_t step = 0; step < 4; step++) { /* the first batch has two samples, so some replicas have none */
                 const clq_batch batch = batch_of(step + 5);
                 exchange_once(&e, &batch, what);
             }
@@ -185,7 +185,7 @@ static run train(const char *spec, const char *compression, size_t bucket_bytes)
     return r;
 }
 
-/* 16 bits cost a little; all pairs, whatever they are sent as, are the gradient. */
+/* 16 bits cost a little accuracy. All pairs together (topk=1) are the gradient. */
 static void trainings_are_near_the_plain_one(void **state) {
     (void)state;
     static const struct {
@@ -195,7 +195,7 @@ static void trainings_are_near_the_plain_one(void **state) {
     for (size_t i = 0; i < CLQ_COUNT_OF(specs); i++) {
         const run plain = train(specs[i], "off", SIZE_MAX);
         for (size_t k = 0; k < CLQ_COUNT_OF(cases); k++) {
-            /* Buckets are asked for and not used. */
+            /* A bucket size is given, but not used. */
             const run once = train(specs[i], cases[k].compression, 0), again = train(specs[i], cases[k].compression, 1);
             assert_memory_equal(&once, &again, sizeof once);
             for (size_t s = 0; s < STEPS; s++)
@@ -208,7 +208,7 @@ static void trainings_are_near_the_plain_one(void **state) {
     }
 }
 
-/* Several batches are one message, by hand too: the gradient of all is where that of one is. */
+/* Several batches make one message, also by hand: their gradient lies where that of one batch does. */
 static void accumulated_gradients_are_compressed(void **state) {
     (void)state;
     exchange e = {0};
@@ -226,7 +226,7 @@ static void accumulated_gradients_are_compressed(void **state) {
 
 static void what_it_needs_is_told(void **state) {
     (void)state;
-    disabled_paths = "sharded update"; /* which has tables of its own */
+    disabled_paths = "sharded update"; /* the sharded update has tables of its own */
     clq_trainer *plain = make_trainer("pocl:0,pocl:1", "off", SIZE_MAX);
     disabled_paths = NULL;
     clq_trainer *half = make_trainer("pocl:0,pocl:1", "f16", 1);
@@ -282,12 +282,12 @@ static void options_are_checked(void **state) {
     assert_true(how.kind == CLQ_COMPRESSION_TOP_K && how.fraction == 0.25);
 }
 
-/* So many elements as the fraction says, rounded up, whatever its last bits are. */
+/* The fraction gives the number of elements, rounded up, whatever the fraction's last bits are. */
 static void counts_are_exact(void **state) {
     (void)state;
     static const struct {
         double fraction;
-        size_t chosen; /* of 403 */
+        size_t chosen; /* of 403 elements */
     } cases[] = {{1, 403}, {0.1, 41}, {1e-9, 1}, {2.0 / 403, 2}, {7.0 / 403, 7}, {0.5, 202}, {402.5 / 403, 403}};
     assert_int_equal(clq_model_parameter_count(model), 403);
     for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {

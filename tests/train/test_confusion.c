@@ -1,4 +1,4 @@
-/* Confusion matrices against pairs that are counted here, from a model whose values are computed in double. */
+/* Confusion matrices, compared with pairs counted here from a model that is computed in double. */
 #include "support/apart.h"
 #include "support/check.h"
 #include "support/system.h"
@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* BATCH is ragged over 3 replicas, and so is the last one, of 5. */
+/* BATCH does not split evenly over 3 replicas, and neither does the last batch, of 5 samples. */
 enum { SAMPLES = 29, SOME = 11, BATCH = 8, IN = 3, HIDDEN = 4, CLASSES = 4, MOST = 101 };
 
 static float inputs[SAMPLES * IN];
@@ -59,7 +59,7 @@ static size_t largest(size_t count, const double *x) {
     return best;
 }
 
-/* Class by class, of IN numbers, HIDDEN and CLASSES, over the first samples. */
+/* Counts pairs of classes over the first `samples` samples, for a model from IN numbers over HIDDEN to CLASSES. */
 static void count_classes(size_t samples, uint64_t counts[CLASSES * CLASSES]) {
     memset(counts, 0, CLASSES * CLASSES * sizeof *counts);
     for (size_t n = 0; n < samples; n++) {
@@ -71,7 +71,7 @@ static void count_classes(size_t samples, uint64_t counts[CLASSES * CLASSES]) {
     }
 }
 
-/* Of IN numbers and one whose sigmoid is the probability of a 1. */
+/* Counts pairs for a model from IN numbers to one number, whose sigmoid is the probability of a 1. */
 static void count_answers(size_t kernel, double threshold, uint64_t counts[4]) {
     memset(counts, 0, 4 * sizeof *counts);
     for (size_t n = 0; n < SAMPLES; n++) {
@@ -82,7 +82,7 @@ static void count_answers(size_t kernel, double threshold, uint64_t counts[4]) {
     }
 }
 
-/* A test of matrices where all pairs but a few are none would see little. */
+/* If most pairs never occurred, a comparison of matrices would show little. */
 static void check_spread(const uint64_t *counts, size_t count) {
     size_t some = 0;
     for (size_t i = 0; i < count; i++) some += counts[i] > 0;
@@ -116,7 +116,7 @@ static clq_trainer_config config_of(clq_loss_kind loss, const char *metrics) {
     config.global_batch = BATCH;
     config.sample_dtype = CLQ_F32;
     config.optimizer = clq_optimizer_default(CLQ_OPTIMIZER_SGD);
-    assert_ok(clq_optimizer_set(&config.optimizer, "lr", 0)); /* an epoch sees the weights that were set */
+    assert_ok(clq_optimizer_set(&config.optimizer, "lr", 0)); /* an epoch leaves the weights as they were set */
     return config;
 }
 
@@ -169,7 +169,7 @@ static void check_way(const way *w, const clq_model *model, const uint64_t *want
     assert_fails(CLQ_ERROR_STATE, "nothing was evaluated yet",
                  clq_trainer_read_matrix(trainer, 0, CLQ_MATRIX_OF_EVALUATION, counts));
     assert_ok(clq_evaluate(trainer, data, &totals));
-    assert_int_equal(totals.metrics.count, 1); /* the accuracy alone: what lies on the diagonal */
+    assert_int_equal(totals.metrics.count, 1); /* only the accuracy, which the diagonal gives */
     for (size_t c = 0; c < CLASSES; c++) right += (double)want[c * (CLASSES + 1)] / SAMPLES;
     assert_true(fabs(totals.metrics.values[0] - right) < 1e-7);
     check_matrix(trainer, 0, CLQ_MATRIX_OF_EVALUATION, name, CLASSES, want);
@@ -199,8 +199,8 @@ static void every_strategy_counts_alike(void **state) {
     clq_model_destroy(model);
 }
 
-/* Two of three replicas make a step of 6 samples: 4 samples stand for 6. Which replica is left out depends on how
-   threads take turns, so all samples are of one class, and are all taken for another. */
+/* One of three replicas is a backup, so a step of 6 samples takes 4 samples, which stand for 6. Which replica is left
+ * out depends on the threads' timing, so all samples are of one class, and the model takes all of them for another. */
 static void backup_replicas_stand_for_others(void **state) {
     (void)state;
     enum { IS = 1, LIKE = 2 };
@@ -227,7 +227,7 @@ static void backup_replicas_stand_for_others(void **state) {
 
 /* ---- other targets and outputs ---- */
 
-/* Rows with a 1 in place of numbers, and weights, which change no count. */
+/* One-hot rows take the place of class numbers. Sample weights change no count. */
 static void targets_may_be_rows(void **state) {
     (void)state;
     uint64_t want[CLASSES * CLASSES];
@@ -265,7 +265,8 @@ static void outputs_may_have_rows(void **state) {
     clq_model_destroy(model);
 }
 
-/* Of one value: by a threshold of the probability, whether the model gives it or its logit. */
+/* A model with one value has two classes, split by a threshold of the probability, which the model gives as such or as
+ * its logit. */
 static void one_value_is_binary(void **state) {
     (void)state;
     static const char threshold[] = "binary_confusion_matrix:threshold=0.75";
@@ -329,7 +330,7 @@ static void each_output_has_its_own(void **state) {
     clq_model_destroy(model);
 }
 
-/* ---- in loops of the caller's ---- */
+/* ---- in the caller's own loops ---- */
 
 static clq_status evaluate_part(clq_replica_context *replica, void *context) {
     CLQ_TRY(clq_replica_evaluate(replica));

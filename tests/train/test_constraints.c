@@ -1,5 +1,6 @@
-/* Constraints on weights, over whole trainings: weights are those of a training by hand in double, on however many
- * devices, in however many batches; and what they do not go together with. Keras's traces are in tests/golden. */
+/* Constraints on weights over whole trainings. The weights are those of a training by hand in double, with any number
+ * of devices and of batches in an update. What constraints do not go together with is refused. Keras's traces are in
+ * tests/golden. */
 #include "support/apart.h"
 #include "support/check.h"
 #include "support/system.h"
@@ -7,8 +8,8 @@
 
 #include <math.h>
 
-/* Seven batches make an epoch, the last one of two samples: over three replicas one has none. Or updates of three
- * batches, of which the last has one. */
+/* Seven batches make an epoch. The last has two samples, so one of three replicas gets none. Or updates take three
+ * batches each, and the last update has one. */
 enum { SAMPLES = 32, BATCH = 5, ACCUMULATE = 3, INPUTS = 6, UNITS = 4, STEPS = 10 };
 enum { KERNEL = INPUTS * UNITS, WEIGHTS = KERNEL + UNITS };
 
@@ -18,7 +19,7 @@ static float samples[SAMPLES][INPUTS], targets[SAMPLES][UNITS], first[WEIGHTS];
 
 /* ---- by hand ---- */
 
-/* The mean squared error of samples [begin, end) of a dense layer. */
+/* Gives the gradient of a dense layer's mean squared error over samples [begin, end). */
 static void differentiate(const double *w, size_t begin, size_t end, double *dw) {
     const double each = 1.0 / (double)((end - begin) * UNITS);
     for (size_t i = 0; i < WEIGHTS; i++) dw[i] = 0;
@@ -31,7 +32,7 @@ static void differentiate(const double *w, size_t begin, size_t end, double *dw)
         }
 }
 
-/* Columns of the kernel are no longer than `most`, and the bias is not below 0. */
+/* Makes the kernel's columns no longer than `most`, and the bias no less than 0. */
 static void constrain(double *w) {
     for (size_t u = 0; u < UNITS; u++) {
         double squares = 0;
@@ -42,7 +43,7 @@ static void constrain(double *w) {
     }
 }
 
-/* batch: samples of an update. */
+/* batch: the samples of each update. */
 static void train_by_hand(double *w, size_t batch) {
     double dw[WEIGHTS];
     size_t begin = 0;
@@ -79,7 +80,7 @@ typedef struct way {
     const char *devices, *strategy;
     uint64_t accumulate;
     clq_precision precision;
-    bool one_launch; /* steps are one, where they can be (support/apart.h) */
+    bool one_launch; /* a step is one launch if possible (support/apart.h) */
     uint64_t local_steps;
     uint32_t shard_optimizer;
 } way;
@@ -141,10 +142,10 @@ static void they_hold_whatever_trains(void **state) {
     check_way(&(way){.devices = places[1], .strategy = "auto", .accumulate = ACCUMULATE}, 1e-6);
     check_way(&(way){.devices = places[1], .strategy = "central"}, 1e-6);
     check_way(&(way){.devices = places[2], .strategy = "ps"}, 1e-6);
-    check_way(&(way){.devices = places[0], .strategy = "auto", .shard_optimizer = 1}, 1e-6); /* of one: not sharded */
+    check_way(&(way){.devices = places[0], .strategy = "auto", .shard_optimizer = 1}, 1e-6); /* nothing to shard */
 }
 
-/* Those of 16 bits are copies: what is constrained are the weights that are kept. */
+/* Weights of 16 bits are copies. Constraints hold for the weights that they are copied from. */
 static void weights_of_mixed_precision_are_held(void **state) {
     (void)state;
     check_way(&(way){.devices = places[0], .strategy = "auto", .precision = CLQ_PRECISION_MIXED}, 2e-3);

@@ -1,6 +1,6 @@
-/* How many calls to the driver a training step takes on two GPUs: flushes, markers, waits and callbacks cost a driver
- * as much as small kernels do, and transfers of memory that is not pinned in the device's own context block the thread.
- * The counts are those of the strict layer, whose devices start a command only once it was flushed. */
+/* Counts the calls to the driver that a training step takes on two GPUs. Flushes, markers, waits and callbacks cost a
+ * driver as much as small kernels do, and transfers of memory that is not pinned in the device's own context block the
+ * thread. The strict layer counts: its devices start a command only after it was flushed. */
 #include "support/check.h"
 #include "support/strict.h"
 #include "support/system.h"
@@ -9,10 +9,10 @@
 #include <math.h>
 #include <unistd.h>
 
-/* A wait asks for a callback only if the command takes long, which is chance: the mean of many steps is steady. */
+/* A wait asks for a callback only if the command takes long, which is chance. The mean over many steps is steady. */
 enum { FEW = 3, MANY = 33, UPLOAD_FLUSHES = 1, SECONDS_MOST = 240 };
 
-/* Samples of each replica in each batch: all trainings of a model have the same kernels. */
+/* Each replica has as many samples in each batch, so all trainings of a model have the same kernels. */
 enum { SHARE = 8, SIDE = 14, CLASSES = 10 };
 
 static strict layer;
@@ -37,7 +37,7 @@ static clq_dataset *open_data(size_t batches, size_t batch) {
     return data;
 }
 
-/* From one epoch, the same each time; what a fit costs besides its steps is the same, too. */
+/* Each fit begins at the same epoch. What a fit costs besides its steps is the same, too. */
 static void fit(clq_trainer *trainer, clq_dataset *data, size_t steps, unsigned long *out) {
     assert_ok(clq_dataset_seek(data, 0, 0));
     layer.reset();
@@ -63,7 +63,7 @@ static counts count(const char *model_name, const char *spec, clq_group_config g
     for (unsigned r = 0; r < devices.count; r++)
         result.gpus =
             result.gpus && clq_system_device_info(devices.system, devices.items[r].index)->type == CLQ_DEVICE_GPU;
-    fit(trainer, data, FEW, few); /* the first launches of all kernels are behind us */
+    fit(trainer, data, FEW, few); /* launches all kernels for the first time */
     fit(trainer, data, FEW, few);
     fit(trainer, data, MANY, many);
     for (int what = 0; what < STRICT_COUNTS; what++)
@@ -81,9 +81,9 @@ static void at_most(const char *where, const char *what, double found, double mo
     if (found > most) fail_msg("%s: %.2f %s per step and rank, at most %g", where, found, what, most);
 }
 
-/* The sums are a third of what the exchange took when every command had a marker and a flush of its own, measured the
- * same way: 43 by ring and 45 by way of one rank, with 1,000 and more polls. The queue of uploads is flushed once for
- * each batch, beside. */
+/* The limit of calls in all is a third of what the exchange took when every command had a marker and a flush of its
+ * own, measured in the same way: 43 by ring and 45 by way of one rank, with 1,000 and more polls. In addition, the
+ * queue of uploads is flushed once for each batch. */
 static void check(const char *model, const char *spec, clq_group_config group) {
     char where[128];
     (void)snprintf(where, sizeof where, "%s by %s", model, clq_algorithm_name(group.algorithm));
@@ -119,8 +119,8 @@ static void steps_take_few_calls(void **state) {
 
 /* ---- what a batch costs ---- */
 
-/* A step of one GPU: its launches, and samples and labels in one transfer, for which a flush is all that is called
- * besides. The plain way takes two transfers. */
+/* A step on one GPU makes its launches and one transfer of samples and labels, which takes one more flush. The plain
+ * way takes two transfers. */
 static void a_batch_is_one_transfer(void **state) {
     (void)state;
     static const char *const disabled[] = {NULL, "upload ahead"};
@@ -143,7 +143,7 @@ static clq_status forget(void *context, const clq_step_info *info) {
     return info->loss > 0 ? CLQ_OK : clq_fail(CLQ_ERROR_INTERNAL, "the loss is %g", info->loss);
 }
 
-/* Calls in which a thread waits for all that its device has to do: reads, writes and finishes. */
+/* Counts calls in which a thread waits for all that its device has to do: reads, writes and finishes. */
 static unsigned long blocking(clq_trainer *trainer, clq_dataset *data, size_t steps, bool logs) {
     size_t told = 0;
     assert_ok(clq_dataset_seek(data, 0, 0));
@@ -159,7 +159,7 @@ static unsigned long blocking(clq_trainer *trainer, clq_dataset *data, size_t st
            layer.count(-1, STRICT_FINISHES) + layer.count(-1, STRICT_PAGEABLE);
 }
 
-/* The difference of two fits within an epoch: what they cost at their end is the same. */
+/* The difference of two fits within an epoch counts: at their end both cost the same. */
 static void logs_block_now_and_then(void **state) {
     (void)state;
     static const char *const specs[] = {"nvidia:0", "nvidia:0,nvidia:1"};

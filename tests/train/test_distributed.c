@@ -1,5 +1,5 @@
-/* Datasets in parts: from one pipeline of global batches as TensorFlow cuts them, and from a function for each
- * pipeline. Expectations of TensorFlow are literal, with where they are from. */
+/* Datasets split into parts: from one pipeline of global batches, which are cut as TensorFlow cuts them, and from a
+ * function that makes each pipeline. Expectations from TensorFlow are literal and name their source. */
 #include "support/check.h"
 #include "support/system.h"
 #include "train/trainer.h"
@@ -28,7 +28,7 @@ static clq_dataset *batched(size_t first, size_t count, size_t batch, bool drop)
     return data;
 }
 
-/* "[0,1][2,3][]", and each sample's label is its own. */
+/* Describes a batch as "[0,1][2,3][]", and checks that each sample has its own label. */
 static void describe(const clq_distributed_batch *batch, char *out) {
     size_t total = 0;
     for (unsigned r = 0; r < batch->replicas; r++) {
@@ -45,7 +45,7 @@ static void describe(const clq_distributed_batch *batch, char *out) {
     assert_int_equal(total, batch->count);
 }
 
-/* An epoch: its batches with spaces between. */
+/* Checks one epoch. `expected` has its batches with spaces in between. */
 static void expect_epoch(clq_distributed_dataset *data, const char *expected) {
     char got[512] = "", *at = got;
     clq_distributed_batch batch;
@@ -69,8 +69,8 @@ static void expect_cut(unsigned replicas, size_t count, size_t batch, bool drop,
     clq_dataset_destroy(data);
 }
 
-/* tensorflow/python/data/experimental/kernel_tests/rebatch_dataset_test.py, LegacyRebatchDatasetTest: the cut by
- * ceil(batch / replicas), which is that of the strategies here. */
+/* tensorflow/python/data/experimental/kernel_tests/rebatch_dataset_test.py, LegacyRebatchDatasetTest. It cuts by
+ * ceil(batch / replicas), as the strategies here do. */
 static void global_batches_are_cut_as_tensorflow_does(void **state) {
     (void)state;
     for (int drop = 0; drop < 2; drop++) {
@@ -82,13 +82,13 @@ static void global_batches_are_cut_as_tensorflow_does(void **state) {
     expect_cut(2, 9, 4, false, "[0,1][2,3] [4,5][6,7] [8][]"); /* testFinalPartialBatchAfterRebatch */
     expect_cut(2, 9, 4, true, "[0,1][2,3] [4,5][6,7]");
     expect_cut(5, 8, 4, true, "[0][1][2][3][] [4][5][6][7][]"); /* RebatchDatasetTest.testEmptySplits */
-    /* By the same rule. */
+    /* More cases of the same rule. */
     expect_cut(1, 5, 2, false, "[0,1] [2,3] [4]");
     expect_cut(5, 7, 7, false, "[0,1][2,3][4,5][6][]");
     expect_cut(5, 2, 4, false, "[0][1][][][]");
 }
 
-/* The order is the dataset's, and goes on from where it is. */
+/* The parts follow the dataset's order, from the dataset's place on. */
 static void shuffled_batches_are_cut(void **state) {
     (void)state;
     clq_dataset *data = batched(0, 10, 4, false), *alone = batched(0, 10, 4, false);
@@ -118,7 +118,8 @@ static void shuffled_batches_are_cut(void **state) {
 
 /* ---- from a function ---- */
 
-/* Pipeline i of n has samples i, i + n, … of range(samples), as a shard; `shards` false: all of them. */
+/* `shards`: pipeline i of n has samples / n samples of range(samples), from i * (samples / n) on, and the first one has
+ * as many more as remain. Otherwise each pipeline has all samples. */
 typedef struct making {
     size_t samples, batch; /* batch: of a replica */
     bool shards, drop;
@@ -149,13 +150,13 @@ static void expect_made(unsigned replicas, clq_input_replication replication, ma
     clq_distributed_destroy(parts);
 }
 
-/* A worker's pipeline of replicas' batches: they go to the replicas in turn. */
+/* One worker's pipeline makes batches of a replica's size, which go to the replicas in turn. */
 static void batches_go_to_replicas_in_turn(void **state) {
     (void)state;
     expect_made(2, CLQ_INPUT_PER_WORKER, MAKING(8, 2, false, false), "[0,1][2,3] [4,5][6,7]");
     expect_made(2, CLQ_INPUT_PER_WORKER, MAKING(9, 2, false, false), "[0,1][2,3] [4,5][6,7] [8][]");
     expect_made(3, CLQ_INPUT_PER_WORKER, MAKING(11, 2, false, false), "[0,1][2,3][4,5] [6,7][8,9][10]");
-    /* Of 5 whole batches the last is alone in its turn. */
+    /* The last of 5 whole batches is alone in its turn. */
     expect_made(2, CLQ_INPUT_PER_WORKER, MAKING(10, 2, false, true), "[0,1][2,3] [4,5][6,7]");
     expect_made(2, CLQ_INPUT_PER_WORKER, MAKING(10, 2, false, false), "[0,1][2,3] [4,5][6,7] [8,9][]");
     expect_made(1, CLQ_INPUT_PER_WORKER, MAKING(5, 3, false, false), "[0,1,2] [3,4]");
@@ -166,7 +167,7 @@ static void every_replica_has_a_pipeline(void **state) {
     expect_made(2, CLQ_INPUT_PER_REPLICA, MAKING(8, 2, true, false), "[0,1][4,5] [2,3][6,7]");
     expect_made(2, CLQ_INPUT_PER_REPLICA, MAKING(4, 3, false, false), "[0,1,2][0,1,2] [3][3]");
     expect_made(1, CLQ_INPUT_PER_REPLICA, MAKING(5, 3, false, true), "[0,1,2]");
-    /* The first pipeline has one sample more, and so a batch more than the others. */
+    /* The first pipeline has one sample more than the others, and so one batch more. */
     expect_made(3, CLQ_INPUT_PER_REPLICA, MAKING(13, 2, true, false), "[0,1][4,5][8,9] [2,3][6,7][10,11] [4][][]");
     expect_made(3, CLQ_INPUT_PER_REPLICA, MAKING(13, 1, true, true), "[0][4][8] [1][5][9] [2][6][10] [3][7][11]");
 }
@@ -210,7 +211,7 @@ static void wrong_datasets_are_refused(void **state) {
         assert_fails(
             cases[i].status, cases[i].says,
             clq_distribute_function(trainers[2], CLQ_INPUT_PER_REPLICA, make_badly, (void *)cases[i].how, &parts));
-    making m = MAKING(12, 4, false, false); /* 4 each are 12, of a global batch of 10 */
+    making m = MAKING(12, 4, false, false); /* 4 for each of 3 replicas are 12, but the global batch is 10 */
     assert_fails(CLQ_ERROR_ARGUMENT, "12 samples, and the global batch is 10",
                  clq_distribute_function(trainers[3], CLQ_INPUT_PER_WORKER, make, &m, &parts));
     assert_fails(CLQ_ERROR_ARGUMENT, "clq_input_replication",
@@ -225,7 +226,7 @@ static clq_status open_quietly(void *context, const clq_input_context *input, cl
     const float values[5] = {0, 1, 2, 3, 4}, labels[5][LABELS] = {{0}};
     (void)context;
     CLQ_TRY(clq_dataset_arrays(values, CLQ_F32, 5, 1, (size_t[]){1}, labels, CLQ_F32, LABELS, out));
-    CLQ_TRY(clq_dataset_batch(*out, 1 + input->index, false)); /* what was made is given away in any case */
+    CLQ_TRY(clq_dataset_batch(*out, 1 + input->index, false)); /* the dataset is handed over even if a call fails */
     return clq_dataset_shuffle(*out, 5, 1);
 }
 
@@ -251,7 +252,7 @@ static void allocations_fail(void **state) {
     clq_dataset_destroy(data);
 }
 
-/* A batch that could not be made is made by the next call: no pipeline loses one. */
+/* If a batch could not be made, the next call makes it: no pipeline loses a batch. */
 static void failed_turns_are_repeated(void **state) {
     (void)state;
     clq_distributed_dataset *parts;

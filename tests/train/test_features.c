@@ -1,6 +1,6 @@
-/* Everything that trainings may be made of, by every strategy: each gives the numbers of one device, or is refused in
- * one line. Each training by a strategy is interrupted half way, and another trainer goes on from its checkpoint.
- * Prints the table. */
+/* Every feature of trainings under every strategy: a strategy gives the numbers of one device, or refuses in one line.
+ * Each training by a strategy is interrupted half way, and another trainer resumes from its checkpoint. Prints the
+ * table. */
 #include "support/files.h"
 #include "support/runs.h"
 #include "support/ways.h"
@@ -8,14 +8,14 @@
 
 #include <math.h>
 
-/* The fourth step's batch, the first behind the checkpoint, has RUN_LAST samples. */
+/* The fourth step's batch, which is the first after the checkpoint, has RUN_LAST samples. */
 enum { STEPS = 6, HALF = 3 };
 
 typedef struct feature {
     const char *name, *optimizer;
     void (*set)(clq_trainer_config *config);
     double tolerance; /* relative: of losses, and of the final weights by their norm; 0: 1e-5 */
-    bool batches;     /* two make an update */
+    bool batches;     /* two batches make an update */
     bool averages;    /* the final weights are averages */
 } feature;
 
@@ -59,7 +59,7 @@ static void set_optimizers(clq_trainer_config *config) {
 static void set_mixed(clq_trainer_config *config) { config->precision = CLQ_PRECISION_MIXED; }
 static void set_mixed_bf16(clq_trainer_config *config) { config->precision = CLQ_PRECISION_MIXED_BF16; }
 static void set_check(clq_trainer_config *config) {
-    if (config->strategy != CLQ_STRATEGY_SINGLE) config->check_replicas = 3; /* there is nothing to compare */
+    if (config->strategy != CLQ_STRATEGY_SINGLE) config->check_replicas = 3; /* one replica has nothing to compare */
 }
 static void set_recompute(clq_trainer_config *config) { config->recompute = CLQ_RECOMPUTE_ALL; }
 
@@ -71,14 +71,14 @@ static const feature features[] = {
     {"lamb, spared", "lamb:lr=0.01,weight_decay=0.3", set_no_decay, 0, false, false},
     {"three optimizers", "adam", set_optimizers, 0, false, false},
     {"accumulation, weights", "adam", set_accumulation, 0, true, false},
-    /* Sums of other order are rounded to other numbers of 16 bits now and then. */
+    /* Sums in another order are sometimes rounded to other 16-bit numbers. */
     {"mixed", "sgd:lr=0.1", set_mixed, 2e-3, false, false},
     {"mixed-bf16", "sgd:lr=0.1", set_mixed_bf16, 2e-2, false, false},
     {"check of replicas", "adam", set_check, 0, false, false},
     {"recomputation", "adam", set_recompute, 0, false, false},
 };
 
-/* What a strategy does not do, and a part of what it says. */
+/* What a strategy refuses, and a part of its error text. */
 static const struct refusal {
     const char *feature, *way, *says;
 } refusals[] = {
@@ -87,7 +87,7 @@ static const struct refusal {
     {"check of replicas", "central", "one copy of the weights"},
     {"check of replicas", "ps", "one copy of the weights"},
     {"check of replicas", "pipeline", "no two replicas with the same weights"},
-    {NULL, NULL, NULL}, /* behind the last */
+    {NULL, NULL, NULL}, /* marks the end */
 };
 
 /* ---- a training ---- */
@@ -118,7 +118,7 @@ static void step(const feature *f, clq_trainer *trainer, clq_dataset *data, run 
     r->losses[i] = info.loss;
 }
 
-/* Leaves the trainer as it was, in a new one. */
+/* Replaces the trainer by a new one, which resumes from its checkpoint. */
 static void interrupt(const feature *f, const way *w, const clq_model *model, clq_trainer **trainer,
                       clq_dataset **data) {
     const clq_checkpoints_config config = {.folder = files_path("interrupted"), .keep = 1, .resume = true};
@@ -138,7 +138,7 @@ static void interrupt(const feature *f, const way *w, const clq_model *model, cl
     assert_int_equal(files_remove(config.folder), 0);
 }
 
-/* A refusal: r has nothing. */
+/* After a refusal, r has no values. */
 static clq_status train(const feature *f, const way *w, bool interrupted, run *r) {
     clq_model *model = run_model("mlp");
     clq_trainer *trainer;

@@ -1,5 +1,5 @@
-/* clq_fit against the steps by hand: the same batches, and the same bits. What replicas copy from the dataset
- * themselves may be given back once clq_fit has returned, with an error too. */
+/* clq_fit makes the same batches and the same bits as steps by hand. Once clq_fit has returned, also with an error, the
+ * dataset that replicas copy rows from may be destroyed. */
 #include "support/apart.h"
 #include "support/check.h"
 #include "support/system.h"
@@ -21,7 +21,7 @@ typedef struct variant {
     bool soft;     /* labels are rows of probabilities */
     size_t buffer; /* of the shuffle */
     bool drop;
-    size_t stop_after; /* steps, at which the caller stops the training; 0: never */
+    size_t stop_after; /* the caller stops the training after these steps; 0: never */
 } variant;
 
 typedef struct result {
@@ -110,7 +110,7 @@ static void by_steps(const variant *v, result *r) {
 }
 
 static const char *const specs[] = {"pocl:0", "pocl:5",
-                                    "pocl:0,pocl:1,pocl:2"}; /* of three the last batch leaves one idle */
+                                    "pocl:0,pocl:1,pocl:2"}; /* with three, the last batch leaves one idle */
 
 static void check_same(variant v) {
     for (size_t i = 0; i < CLQ_COUNT_OF(specs); i++) {
@@ -153,8 +153,8 @@ static void stopped_in_the_middle(void **state) {
         }
 }
 
-/* Each step right behind a step is timed, in one or by hand, and nothing else: neither the first, nor one behind
- * something read. The times of all are no longer than all took. */
+/* A step that directly follows a step is timed, whether made by one call or by hand. The first step, and a step after
+ * something was read, are not timed. The times add up to no more than the whole took. */
 static void steps_are_timed(void **state) {
     (void)state;
     variant v = {"pocl:0,pocl:1", CLQ_LOSS_SPARSE_CATEGORICAL, false, 0, true, 0};
@@ -170,7 +170,7 @@ static void steps_are_timed(void **state) {
     assert_ok(clq_fit(trainer, data, &(clq_fit_config){.epochs = EPOCHS}));
     double took = clq_now() - began, sum = 0;
     assert_ok(clq_trainer_step_times(trainer, CLQ_COUNT_OF(seconds), seconds, &count));
-    assert_int_equal(count, EPOCHS * (an_epoch - 1)); /* metrics are read behind each epoch */
+    assert_int_equal(count, EPOCHS * (an_epoch - 1)); /* metrics are read after each epoch */
     for (size_t i = 0; i < count; i++) {
         assert_true(seconds[i] > 0);
         sum += (double)seconds[i];
@@ -197,7 +197,7 @@ static void steps_are_timed(void **state) {
     clq_model_destroy(model);
 }
 
-/* Apart, replicas' weights go their ways: each has seen its samples only. */
+/* Replicas that are set apart get different weights: each sees only its own samples. */
 static void apart_is_apart(void **state) {
     (void)state;
     variant v = {"pocl:0,pocl:1", CLQ_LOSS_SPARSE_CATEGORICAL, false, 0, false, 0};
@@ -215,7 +215,7 @@ static void apart_is_apart(void **state) {
     assert_memory_not_equal(weights[0], weights[1], bytes);
     assert_ok(clq_trainer_compare_apart(trainer, data, 4 * SAMPLES / BATCH, &share));
     assert_true(share > 0);
-    assert_ok(clq_trainer_compare_apart(trainer, data, 2, &share)); /* one right behind another, or an epoch's end */
+    assert_ok(clq_trainer_compare_apart(trainer, data, 2, &share)); /* too few: first steps of epochs are not timed */
     assert_true(share == 0);
     for (unsigned r = 0; r < 2; r++) clq_free(weights[r]);
     clq_dataset_destroy(data);
@@ -225,13 +225,13 @@ static void apart_is_apart(void **state) {
 
 /* ---- what callbacks may do, and how a fit ends ---- */
 
-/* A fit whose callbacks evaluate: a set of `more` than the trainer has rows of metrics for, and the very dataset that
- * is trained on. */
+/* A fit whose callbacks evaluate two sets: `own`, on which the fit trains, and `other`, whose batches over all steps
+ * are more than the trainer has rows of metrics for. */
 typedef struct guest {
     clq_trainer *trainer;
     clq_dataset *own, *other;
     bool evaluates, validates;
-    double losses[EPOCHS * SAMPLES], told[EPOCHS]; /* of the steps; of the epochs, as on_epoch tells */
+    double losses[EPOCHS * SAMPLES], told[EPOCHS]; /* of the steps; of the epochs, as on_epoch tells them */
     double accuracy[EPOCHS];
     size_t steps, epochs;
     clq_totals validation[EPOCHS];
@@ -250,9 +250,9 @@ static clq_status evaluate_in_step(void *context, const clq_step_info *info) {
         assert_int_equal(totals[i].samples, SAMPLES);
         assert_true(clq_metric_value(&totals[i].metrics, "accuracy") >= 0 && totals[i].metrics.values[0] <= 1);
     }
-    assert_true(fabs(totals[0].loss - totals[1].loss) < 1e-6); /* of the same samples */
+    assert_true(fabs(totals[0].loss - totals[1].loss) < 1e-6); /* both have the same samples */
     assert_ok(clq_predict(g->trainer, g->own, outputs));
-    assert_ok(clq_step_read(g->trainer, &again)); /* of the step still, not of what was evaluated since */
+    assert_ok(clq_step_read(g->trainer, &again)); /* still the step's figures, not those of the evaluations since */
     assert_int_equal(again.samples, info->samples);
     assert_true(again.loss == info->loss && again.metrics.values[0] == info->metrics.values[0]);
     return CLQ_OK;
@@ -288,7 +288,7 @@ static void fit_with_guest(const variant *v, guest *g) {
     clq_model_destroy(model);
 }
 
-/* The same numbers as of a fit that is left alone; and the epochs' losses are the means of the steps'. */
+/* The numbers are those of a fit without evaluations, and an epoch's loss is the mean of its steps' losses. */
 static void check_guest(variant v, bool evaluates, bool validates) {
     for (size_t i = 0; i < CLQ_COUNT_OF(specs); i++) {
         static guest alone, with;
@@ -328,7 +328,7 @@ static void validation_may_be_the_training_set(void **state) {
     check_guest((variant){.loss = CLQ_LOSS_CATEGORICAL, .buffer = SAMPLES}, true, true);
 }
 
-/* A dataset is where it was, whatever walked over it. */
+/* An evaluation leaves the dataset at its place. */
 static void evaluation_leaves_the_dataset(void **state) {
     (void)state;
     const variant v = {"pocl:0", CLQ_LOSS_SPARSE_CATEGORICAL, false, SAMPLES, false, 0};
@@ -375,13 +375,13 @@ static void callbacks_may_not_train(void **state) {
     assert_int_equal(g.steps, 3);
     clq_batch batch = {
         .count = 1, .samples = samples, .sample_elements = INPUTS, .sample_dtype = CLQ_U8, .labels = labels};
-    assert_ok(clq_step(g.trainer, &batch)); /* afterwards they may */
+    assert_ok(clq_step(g.trainer, &batch)); /* after the fit it is allowed */
     clq_dataset_destroy(g.own);
     clq_trainer_destroy(g.trainer);
     clq_model_destroy(model);
 }
 
-/* However many steps are asked for, they are made until a callback stops the training. */
+/* A fit may be asked for any number of steps. It makes steps until a callback stops it. */
 static void any_number_of_steps(void **state) {
     (void)state;
     const uint64_t many[] = {UINT64_MAX, UINT64_MAX - 1, UINT64_MAX - 6, UINT64_MAX / 2 + 1};
@@ -390,7 +390,7 @@ static void any_number_of_steps(void **state) {
     clq_trainer *trainer = make_trainer(&v, model);
     clq_dataset *data = open_data(&v);
     for (size_t i = 0; i < CLQ_COUNT_OF(many); i++) {
-        result r = {.stop_after = 17}; /* two epochs and a piece */
+        result r = {.stop_after = 17}; /* two epochs and part of a third */
         assert_fails(CLQ_ERROR_ABORTED, "enough",
                      clq_fit(trainer, data, &(clq_fit_config){.steps = many[i], .context = &r, .on_step = note}));
         assert_int_equal(r.steps, r.stop_after);
@@ -423,7 +423,7 @@ static void validation_can_be_stopped(void **state) {
     clq_model *model = make_model();
     clq_trainer *trainer = make_trainer(&v, model);
     clq_dataset *data = open_data(&v), *large;
-    const uint64_t batches = 1000000; /* nobody has walked over so many when progress is told first */
+    const uint64_t batches = 1000000; /* so many that some are left when progress is first told */
     assert_ok(clq_dataset_open("synthetic:7/3/1000000", "train", &large));
     validating seen = {0};
     const clq_fit_config fit = {.epochs = 2, .validation = large, .context = &seen, .on_progress = stop_validation};
@@ -442,7 +442,8 @@ static clq_status cut_larger(void *context, const clq_epoch_info *info) {
     return clq_dataset_batch(context, BATCH + 1, false);
 }
 
-/* A callback may cut the dataset anew: what replicas have no room for is refused, whoever copies the rows. */
+/* A callback may change the dataset's batch size. A batch for which replicas have no room is refused, whoever copies
+ * its rows. */
 static void larger_batches_are_refused(void **state) {
     (void)state;
     const variant variants[] = {

@@ -1,5 +1,5 @@
-/* Layers that stop or scale the gradient, over whole trainings: losses and weights are those of a training by hand in
- * double, with each strategy; and what no gradient comes to stays as it is. */
+/* Layers that stop or scale the gradient, over whole trainings. Losses and weights are those of a training by hand in
+ * double, with each strategy. Weights that no gradient reaches stay as they are. */
 #include "support/by_hand.h"
 
 enum { W = 0, B = W + INPUTS * UNITS, V = B + UNITS, C = V + UNITS * UNITS, WEIGHTS = C + UNITS };
@@ -14,8 +14,8 @@ typedef struct training {
     double weights[WEIGHTS];
 } training;
 
-/* The mean squared error of samples [begin, end) of (x W + b) V + c, where `factor` times the gradient reaches W and b.
- */
+/* Gives the mean squared error of (x W + b) V + c over samples [begin, end). `factor` times the gradient reaches W and
+ * b. */
 static double loss_of(const double *w, double factor, size_t begin, size_t end, double *dw) {
     const double each = 1 / (double)((end - begin) * UNITS);
     double sum = 0;
@@ -40,7 +40,7 @@ static double loss_of(const double *w, double factor, size_t begin, size_t end, 
     return sum;
 }
 
-/* batch: samples of an update. */
+/* batch: the samples of each update. */
 static void train_by_hand(training *t, double factor, size_t batch) {
     double dw[WEIGHTS];
     size_t begin = 0;
@@ -62,7 +62,7 @@ static clq_model *make_model(double factor) {
     return m;
 }
 
-/* factor 0: stopped. */
+/* factor 0: the gradient is stopped. */
 static void check_way(const hand_way *how, double factor) {
     const char *of = factor == 0 ? "stopped" : "scaled";
     clq_model *model = make_model(factor);
@@ -83,7 +83,7 @@ static void check_way(const hand_way *how, double factor) {
 static void each_strategy_trains_as_by_hand(void **state) {
     (void)state;
     for (size_t i = 0; i < CLQ_COUNT_OF(hand_ways); i++) {
-        if (hand_ways[i].precision != CLQ_PRECISION_F32) continue; /* train/own_layers has these */
+        if (hand_ways[i].precision != CLQ_PRECISION_F32) continue; /* train/own_layers has mixed precision */
         check_way(&hand_ways[i], 0);
         check_way(&hand_ways[i], -0.5);
     }

@@ -1,5 +1,5 @@
-/* Models of several inputs, one of them tokens, against a closed form with several strategies; and tokens that a table
- * has no row for. */
+/* Models of several inputs, one of which has tokens: compared with a closed form under several strategies. And tokens
+ * for which a table has no row. */
 #include "support/apart.h"
 #include "support/check.h"
 #include "support/system.h"
@@ -16,7 +16,7 @@ static const float tokens[N * TOKENS] = {0, 1, 2, 3, 4, 4, 4, 4, 3, 0, 0, 1, 2, 
 static const float targets[N] = {1, -2, 0.5f, 3, -1, 0, 2, 1};
 static const double lr = 0.03125;
 
-/* y = the tokens' rows of the table, side by side, times w, plus the numbers times a, plus c. */
+/* y = the tokens' rows of the table, side by side, times w, plus b, plus the numbers times a, plus c. */
 typedef struct closed_form {
     double table[ROWS * WIDTH], w[TOKENS * WIDTH], b, a[NUMBERS], c;
 } closed_form;
@@ -164,7 +164,7 @@ static void tokens_without_a_row(void **state) {
         assert_fails(CLQ_ERROR_MISMATCH, says, clq_predict(trainer, data, y));
         assert_ok(clq_dataset_next(data, &batch, &more));
         assert_fails(CLQ_ERROR_MISMATCH, says, clq_step_gradients(trainer, &batch));
-        assert_ok(clq_dataset_take(data, 2)); /* the first two have rows */
+        assert_ok(clq_dataset_take(data, 2)); /* the first two samples have rows */
         assert_ok(clq_predict(trainer, data, y));
         clq_dataset_destroy(data);
     }
@@ -172,7 +172,7 @@ static void tokens_without_a_row(void **state) {
     clq_model_destroy(model);
 }
 
-/* Tokens that other layers make are not the sample's. */
+/* If another layer computes the tokens, the sample's values need not be numbers of rows. */
 static void numbers_of_rows_that_are_computed(void **state) {
     (void)state;
     const float large[2] = {40, 30}, want[2] = {4, 3};
@@ -193,7 +193,7 @@ static void numbers_of_rows_that_are_computed(void **state) {
     clq_model_destroy(model);
 }
 
-/* Of bert-tiny: what stands at places of padding counts for nothing, and what stands elsewhere counts. */
+/* In bert-tiny, what stands at places of padding does not count, and what stands elsewhere does. */
 static void padding_is_left_out(void **state) {
     enum { CONTEXT = 6, CLASSES = 2, CHANNELS = 8, PLACES = 1 /* the second variable: of positions */ };
     static const float words[CONTEXT] = {5, 3, 0, 4, 0, 0};
@@ -223,7 +223,7 @@ static void padding_is_left_out(void **state) {
     clq_model_destroy(model);
 }
 
-/* Numbers of rows have 32 bits whatever the activations have: 16 bits would make others of these. */
+/* Numbers of rows have 32 bits, whatever the activations have: 16 bits would round them to other numbers. */
 static void tokens_in_mixed_precision(void **state) {
     (void)state;
     enum { MANY = 3000 };

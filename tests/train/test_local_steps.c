@@ -1,5 +1,5 @@
-/* Local SGD: as many trainers of one replica as there are replicas, each on its share, whose weights a reference
- * averages in double, by the samples that each has seen. */
+/* Local SGD, compared with a reference: one trainer of one replica for each replica, each on its share. The reference
+ * averages their weights in double, weighted by the samples that each trainer has seen. */
 #include "comm/communicator.h"
 #include "strategy/module.h"
 #include "train/two_layers.h"
@@ -64,7 +64,7 @@ static void average(reference *ref) {
     ref->steps = 0;
 }
 
-/* Loss over the batch, and the first replica's norm of its own gradient. */
+/* Gives the loss over the batch, and the norm of the first replica's own gradient. */
 static void reference_step(reference *ref, const clq_batch *batch, uint64_t local_steps, double *loss, double *norm) {
     const size_t share = clq_ceil_div(batch->count, ref->count);
     *loss = 0;
@@ -127,7 +127,7 @@ static void replicas_are_trainers_of_their_own(void **state) {
     }
 }
 
-/* What is linear in the gradient is the same, whatever the shares are. */
+/* For an optimizer that is linear in the gradient the result is the same, whatever the shares are. */
 static void one_local_step_is_a_mirrored_step(void **state) {
     (void)state;
     const char *five = specs[2];
@@ -173,25 +173,26 @@ static run fit(clq_trainer *trainer) {
     return r;
 }
 
-/* 12 steps are four averages of three, and none behind: weights are whole when they are evaluated and read. */
+/* With three local steps, 12 steps make four averages and none is left over. Weights are averaged before they are
+ * evaluated and read. */
 static void averages_are_counted(void **state) {
     (void)state;
     static const struct {
         uint64_t local_steps;
-        size_t averages; /* one for an evaluation among them */
+        size_t averages; /* with that of an evaluation, if any */
     } cases[] = {{1, 12}, {3, 4}, {5, 3}, {12, 1}, {100, 1}};
     for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
         clq_trainer *trainer = make_trainer("pocl:0,pocl:1", momentum, cases[i].local_steps);
         const clq_member *member = &trainer->strategy->replicas[0].peers->members[0];
         const size_t before = atomic_load(&member->meetings);
         (void)fit(trainer);
-        assert_int_equal(atomic_load(&member->meetings) - before, 2 * cases[i].averages); /* before it, behind it */
+        assert_int_equal(atomic_load(&member->meetings) - before, 2 * cases[i].averages); /* before and after */
         assert_true(clq_trainer_comm_times(trainer).total_s > 0);
         clq_trainer_destroy(trainer);
     }
 }
 
-/* What is evaluated and predicted is the mean, and what one replica makes of the same weights. */
+/* Evaluation uses the mean of the weights, and gives what one replica gives with the same weights. */
 static void two_runs_are_the_same_bits(void **state) {
     (void)state;
     for (size_t i = 0; i < CLQ_COUNT_OF(specs); i++) {
@@ -277,7 +278,7 @@ static void what_does_not_go_together_is_refused(void **state) {
     assert_fails(CLQ_ERROR_STATE, "use clq_step or clq_fit", clq_step_accumulate(trainer, &batch));
     const clq_distributed_batch parts = {.replicas = 2, .parts = (const clq_batch[]){batch, batch}};
     assert_fails(CLQ_ERROR_STATE, "use clq_step or clq_fit", clq_run(trainer, &parts, return_ok, NULL));
-    assert_ok(clq_step(trainer, &batch)); /* and goes on */
+    assert_ok(clq_step(trainer, &batch)); /* the trainer still works */
     assert_ok(clq_step_read(trainer, &info));
     assert_int_equal(info.step, 1);
     clq_trainer_destroy(trainer);

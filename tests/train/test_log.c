@@ -1,5 +1,5 @@
-/* on_log of clq_fit: every step once, in order and later, with the figures that on_step was told when it waited for
- * the step; also where the training is stopped or a device fails. */
+/* on_log of clq_fit is told every step once, in order and later, with the figures that on_step was told when it waited
+ * for the step. This also holds if the training is stopped or a device fails. */
 #include "support/apart.h"
 #include "support/check.h"
 #include "support/faults.h"
@@ -14,7 +14,7 @@
 
 enum { SAMPLES = 37, BATCH = 4, INPUTS = 6, CLASSES = 3, UNITS = 5, EPOCH = (SAMPLES + BATCH - 1) / BATCH };
 enum { STEPS_MOST = 2 * CLQ_METRIC_SLOTS + 300, SECONDS_MOST = 240 };
-static const double never_s = 1e9; /* a read by the clock is none that a test can expect */
+static const double never_s = 1e9; /* so long that the clock never causes a read, which no test could predict */
 
 static faults layer;
 static float samples[SAMPLES][INPUTS];
@@ -27,12 +27,12 @@ typedef struct figures {
 
 typedef struct run {
     const char *spec;
-    size_t steps, every, accumulate; /* batches of an update; 0: 1 */
+    size_t steps, every, accumulate; /* batches of an update; 0: one */
     size_t stop_at, refuse_at;       /* steps at which on_step, or on_log, ends the fit; 0: never */
-    bool silent;                     /* no on_step: nothing waits */
+    bool silent;                     /* no on_step, so nothing waits for a step */
     clq_trainer *trainer;
-    size_t made, told; /* as on_step and on_log counted */
-    double seconds;    /* sum of the epoch's */
+    size_t made, told; /* counted by on_step and by on_log */
+    double seconds;    /* sum over the steps of the epoch */
     figures by_step[STEPS_MOST], by_log[STEPS_MOST];
 } run;
 
@@ -50,7 +50,7 @@ static clq_status on_step(void *context, const clq_step_info *info) {
     return r->made == r->stop_at ? clq_fail(CLQ_ERROR_INTERRUPTED, "stopped") : CLQ_OK;
 }
 
-/* Steps are told when `every` of them were made, or the epoch is over, or the fit ends. */
+/* Steps are told after every `every` of them, at the end of an epoch, and at the end of the fit. */
 static clq_status on_log(void *context, const clq_step_info *info) {
     run *r = context;
     assert_int_equal(info->step, r->told + 1);
@@ -126,7 +126,7 @@ static void check_figures(const run *r, const figures *wanted, const char *where
 static const char *const specs[] = {"pocl:0", "pocl:5", "pocl:0,pocl:1"};
 static run r, clean;
 
-/* A fit of one long epoch uses all rows of metrics and begins again; others end within an epoch, or with one. */
+/* Fits end one step before the end of an epoch, at the end, or one step after it. */
 static void each_step_is_told_once(void **state) {
     (void)state;
     static const size_t everies[] = {1, 3, EPOCH, 50};
@@ -144,8 +144,9 @@ static void each_step_is_told_once(void **state) {
             }
 }
 
-/* Of an update of several batches it is the figures of all; its last batch's row may be read with others of them, or
- * without, as the rows of metrics go round. The last update of an epoch has fewer. */
+/* An update of several batches has the figures of all its batches. Its last batch's row of metrics may be read with
+ * rows of its other batches or without them, as the rows are used round and round. The last update of an epoch has
+ * fewer batches. */
 static void updates_of_several_batches_are_told_once(void **state) {
     (void)state;
     static const size_t batches[] = {2, 4, 256}, samples_most[] = {2 * BATCH, 4 * BATCH, SAMPLES};
@@ -179,11 +180,11 @@ static void a_log_that_refuses_ends_the_fit(void **state) {
     (void)state;
     r = (run){.spec = "pocl:0", .steps = 3 * EPOCH, .every = 5, .refuse_at = 7};
     assert_fails(CLQ_ERROR_WRITE, "the log is full", fit(&r, NULL, 0, NULL));
-    assert_int_equal(r.told, 7); /* and is not called again */
+    assert_int_equal(r.told, 7); /* on_log is not called again */
     assert_int_equal(r.made, 10);
 }
 
-/* The rows of metrics are used round and round: some runs of them go over the last. */
+/* The rows of metrics are used round and round: some reads go past the last row. */
 static void rows_are_used_again(void **state) {
     (void)state;
     for (size_t d = 0; d < CLQ_COUNT_OF(specs); d++) {
@@ -201,13 +202,13 @@ static unsigned calls_of(const char *spec, const char *thread, size_t steps, siz
     return calls;
 }
 
-/* Each call of a replica fails in turn, long before the log is read: what is told are the steps that were whole, and
- * no figure is another than without the failure. */
+/* Each call of a replica fails in turn, long before the log is read. Only steps that were finished are told, with the
+ * same figures as without the failure. */
 static void failed_fits_tell_what_was_finished(void **state) {
     (void)state;
     static const struct {
         const char *spec, *thread;
-        bool counts; /* steps take the same number of calls each: nobody is waited for */
+        bool counts; /* each step takes the same number of calls, since nothing waits for a replica */
         size_t accumulate;
     } all[] = {
         {"pocl:0", "replica 0", true, 1}, {"pocl:0,pocl:1", "replica 1", false, 1}, {"pocl:0", "replica 0", true, 2}};
@@ -218,7 +219,7 @@ static void failed_fits_tell_what_was_finished(void **state) {
         const unsigned of_two = calls_of(all[d].spec, all[d].thread, 2, batches);
         const unsigned of_step =
             (calls_of(all[d].spec, all[d].thread, steps, batches) - of_two) / (unsigned)(steps - 2);
-        const unsigned first = of_two - 2 * of_step; /* what the first step has to set besides, and what comes last */
+        const unsigned first = of_two - 2 * of_step; /* calls that only the first step and the end of the fit make */
         assert_true(of_step > 3);
         size_t failed = 0, told = 0;
         for (unsigned n = 1; n < of_step * steps; n += 3) {
@@ -226,8 +227,8 @@ static void failed_fits_tell_what_was_finished(void **state) {
             r = (run){
                 .spec = all[d].spec, .steps = steps, .every = CLQ_METRIC_SLOTS, .accumulate = batches, .silent = true};
             clq_status status = fit(&r, all[d].thread, n, &calls);
-            if (status == CLQ_OK && !all[d].counts) continue;  /* a question more of one who waits */
-            assert_int_equal(status, CLQ_ERROR_DEVICE_MEMORY); /* the device is not lost: it still answers */
+            if (status == CLQ_OK && !all[d].counts) continue;  /* a wait polled once more */
+            assert_int_equal(status, CLQ_ERROR_DEVICE_MEMORY); /* the device is not lost and still answers */
             check_figures(&r, clean.by_step, "failed");
             const size_t most = (n - 1) / of_step, least = n > first ? (n - 1 - CLQ_MIN(n - 1, first)) / of_step : 0;
             if (all[d].counts && (r.told + 1 < least || r.told > most + 1))
@@ -274,7 +275,7 @@ static double norm_of_gradient(clq_trainer *trainer, const clq_model *model) {
     return sqrt(sum);
 }
 
-/* The norm is that of the step's gradient, whatever was evaluated between; before the update there is none. */
+/* The norm is that of the step's gradient, whatever is evaluated in between. Before the update there is no norm. */
 static void norms_belong_to_their_gradients(void **state) {
     (void)state;
     for (size_t d = 0; d < CLQ_COUNT_OF(specs); d++) {

@@ -1,5 +1,5 @@
-/* What loops by hand call, with each strategy: it trains as one replica, or is refused in one line. Losses are compared
- * within 1e-5, the first step's gradient and the weights in the end within 1e-5 of their size. */
+/* The calls that loops by hand make, with each strategy: it trains as one replica does, or is refused in one line.
+ * Losses are compared within 1e-5; the first step's gradient and the last weights within 1e-5 of their size. */
 #include "support/apart.h"
 #include "support/check.h"
 #include "support/system.h"
@@ -25,7 +25,7 @@ static clq_model *build(bool dropout) {
     return model;
 }
 
-/* ---- what there is ---- */
+/* ---- the strategies ---- */
 
 static void sharded(clq_strategy_options *options) { options->shard_optimizer = 1; }
 static void unequal(clq_strategy_options *options) {
@@ -46,10 +46,10 @@ static void backed(clq_strategy_options *options) {
 
 typedef struct way {
     const char *name, *strategy, *spec;
-    void (*set)(clq_strategy_options *options); /* NULL: nothing */
-    /* NULL: it trains as one replica. Else what the refusal says. */
+    void (*set)(clq_strategy_options *options); /* NULL: sets nothing */
+    /* What the refusal says. NULL: the way is not refused, and trains as one replica does. */
     const char *by_hand, *functions, *accumulated;
-    bool one_launch; /* in trainings: these share out the update among replicas, which is a part of that launch */
+    bool one_launch; /* in trainings: replicas shard the update, as a part of the one launch */
 } way;
 
 static const way ways[] = {
@@ -82,7 +82,7 @@ static clq_trainer *open_trainer(const clq_model *model, const way *w) {
     return trainer;
 }
 
-/* 29 samples in batches of 12: the last has 5. */
+/* 29 samples in batches of 12: the last batch has 5. */
 static clq_dataset *open_data(void) {
     clq_dataset *data;
     assert_ok(clq_dataset_arrays(samples, CLQ_F32, SAMPLES, 1, (size_t[]){INPUTS}, labels, CLQ_I32, 1, &data));
@@ -130,7 +130,7 @@ static clq_status evaluate(clq_replica_context *replica, void *context) {
     return clq_metric_sums_add(context, replica);
 }
 
-/* sums: of an evaluation; NULL: gradients. */
+/* sums: for an evaluation; NULL: computes gradients. */
 static clq_status run_functions(clq_trainer *trainer, const clq_batch *batch, clq_metric_sums *sums) {
     size_t first[CLQ_REPLICAS_MAX], count[CLQ_REPLICAS_MAX];
     clq_batch parts[CLQ_REPLICAS_MAX];
@@ -142,7 +142,7 @@ static clq_status run_functions(clq_trainer *trainer, const clq_batch *batch, cl
                 : clq_run(trainer, &distributed, compute, NULL);
 }
 
-/* Up to the gradient, which is reduced. */
+/* Makes the gradient and reduces it. */
 static clq_status make_gradient(clq_trainer *trainer, call how, const clq_batch *batch) {
     const size_t half = batch->count / 2;
     const clq_batch begin = part_of(batch, 0, half), end = part_of(batch, half, batch->count - half);
@@ -232,7 +232,7 @@ static void others_are_refused(void **state) {
             assert_fails(status, said[how], status);
             assert_null(strchr(clq_error_detail(), '\n'));
         }
-        assert_ok(clq_step(trainer, &batch)); /* none of this has harmed it */
+        assert_ok(clq_step(trainer, &batch)); /* no refusal has harmed the trainer */
         assert_ok(clq_step_read(trainer, &info));
         assert_int_equal(info.step, 1);
         clq_dataset_destroy(data);
@@ -270,8 +270,8 @@ static void functions_evaluate_or_are_refused(void **state) {
     }
 }
 
-/* Behind steps in which replicas had parameters of several versions, and some dropped gradients, all compute by the
- * last version; and a row of metrics that such a step had tells nothing more of it. */
+/* After steps in which replicas had parameters of several versions, or dropped gradients, all replicas compute with the
+ * last version. A row of metrics that was such a step's tells nothing more of it. */
 static void functions_follow_asynchronous_steps(void **state) {
     (void)state;
     const way *const after[] = {&ways[8], &ways[9]};

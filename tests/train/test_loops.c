@@ -1,5 +1,5 @@
-/* Loops by hand over the replicas: functions that run on each, what they train against the steps of the library, and
- * how they fail. */
+/* Training loops written by hand over the replicas: functions that run on each replica, their results compared with the
+ * library's own steps, and how they fail. */
 #include "support/apart.h"
 #include "support/check.h"
 #include "support/faults.h"
@@ -32,7 +32,7 @@ static clq_model *build(bool modes) {
     return model;
 }
 
-static clq_strategy_kind strategy; /* of all trainers */
+static clq_strategy_kind strategy; /* of all trainers here */
 
 static clq_trainer_config config_of(void) {
     clq_trainer_config config = apart_config();
@@ -58,7 +58,7 @@ static clq_trainer *trainer_of(const clq_model *model, const char *spec) {
     return trainer;
 }
 
-/* 29 samples in batches of 12: the last has 5, and of three replicas the third gets 1 of these. */
+/* 29 samples in batches of 12. The last batch has 5 samples; with three replicas the third replica gets 1 of them. */
 static clq_status open_data(size_t batch, clq_dataset **out) {
     clq_dataset *data;
     CLQ_TRY(clq_dataset_arrays(samples, CLQ_F32, SAMPLES, 1, (size_t[]){INPUTS}, labels, CLQ_I32, 1, &data));
@@ -96,9 +96,9 @@ static void assert_same_weights(const weights *a, const weights *b) {
     assert_memory_equal(a->values, b->values, a->count * sizeof *a->values);
 }
 
-/* What a loop's function works with. */
+/* The context of a loop's function. */
 typedef struct loop {
-    double scale; /* times 1 / global batch; 0: nothing is computed */
+    double scale; /* multiplied by 1 / global batch; 0: the function computes nothing */
     clq_per_replica *losses;
     clq_metric_sums *sums;
     clq_mean *mean;
@@ -161,7 +161,7 @@ static weights train_by_loop(const clq_model *model, const char *spec, unsigned 
     return w;
 }
 
-/* With the library's own calls; by_hand: in parts. */
+/* Trains with the library's own calls: clq_fit, or (by_hand) the parts of a step. */
 static weights train_by_steps(const clq_model *model, const char *spec, unsigned epochs, size_t batch_size,
                               bool by_hand) {
     clq_trainer *trainer = trainer_of(model, spec);
@@ -181,7 +181,7 @@ static weights train_by_steps(const clq_model *model, const char *spec, unsigned
     return w;
 }
 
-/* Bit for bit; batches of 2 leave a third replica without samples in each step. */
+/* The weights are equal bit for bit. Batches of 2 leave a third replica without samples in every step. */
 static void loops_train_as_the_library(void **state) {
     (void)state;
     for (size_t i = 0; i < CLQ_COUNT_OF(specs); i++)
@@ -196,7 +196,7 @@ static void loops_train_as_the_library(void **state) {
             }
 }
 
-/* Where the host updates, too. */
+/* Also if the host makes the updates. */
 static void loops_train_in_central_storage(void **state) {
     (void)state;
     strategy = CLQ_STRATEGY_CENTRAL;
@@ -208,7 +208,7 @@ static void loops_train_in_central_storage(void **state) {
     assert_same_weights(&got, &fit);
 }
 
-/* By powers of two, and each replica by itself. */
+/* Scales the loss by a power of two, which each replica has for itself. */
 static clq_status scale_by_replica(clq_replica_context *replica, void *context) {
     const double *factors = context;
     return clq_replica_gradients(replica, factors[replica->index] / (double)replica->global_count);
@@ -235,7 +235,7 @@ static void losses_are_scaled(void **state) {
         for (size_t i = 0; i < CLQ_COUNT_OF(gradients[0][r]); i++)
             assert_true(gradients[1][r][i] == (float)factors[1][r] * gradients[0][r][i]);
     clq_step_info info;
-    assert_ok(clq_step_read(trainer, &info)); /* of the samples, whatever the scale */
+    assert_ok(clq_step_read(trainer, &info)); /* the loss and count of the samples, whatever the scale */
     assert_int_equal(info.samples, 7);
     clq_trainer_destroy(trainer);
 }
@@ -272,7 +272,7 @@ static void loops_evaluate_as_the_library(void **state) {
         assert_ok(clq_mean_create(clq_trainer_replicas(trainer), &l.mean));
         assert_ok(clq_fit(trainer, data, &(clq_fit_config){.epochs = 1}));
         assert_ok(clq_step_read(trainer, &before));
-        assert_ok(clq_dataset_seek(data, 0, 0)); /* where clq_evaluate begins */
+        assert_ok(clq_dataset_seek(data, 0, 0)); /* clq_evaluate begins there too */
         evaluate_by_loop(trainer, data, &l);
         assert_ok(clq_step_read(trainer, &after));
         assert_true(before.loss == after.loss && before.samples == after.samples);
@@ -331,7 +331,7 @@ static void every_replica_is_visited_once(void **state) {
         assert_int_equal(v.count[r], 2);
         for (unsigned k = 0; k < r; k++) assert_false(pthread_equal(v.threads[r], v.threads[k]));
     }
-    /* Nothing was computed. More batches that stay unused than there is room for on their way. */
+    /* Nothing was computed. Then come more unused batches than may be under way at once. */
     assert_fails(CLQ_ERROR_STATE, "clq_step_gradients", clq_step_reduce(trainer));
     const clq_distributed_batch batch = batch_of(3, 4);
     loop l = {.scale = 0};
@@ -342,7 +342,7 @@ static void every_replica_is_visited_once(void **state) {
     clq_trainer_destroy(trainer);
 }
 
-/* What only some of them compute is lost, and the next step is as if it had not been. */
+/* If only some replicas compute gradients, these are dropped, and the next step is as if they had never existed. */
 static clq_status first_computes(clq_replica_context *replica, void *context) {
     (void)context;
     return replica->index == 0 ? clq_replica_gradients(replica, 1) : CLQ_OK;
@@ -418,7 +418,7 @@ static void misuse_is_refused(void **state) {
     ((clq_batch *)batch.parts)[1].labels = (int32_t[]){0, CLASSES};
     assert_fails(CLQ_ERROR_MISMATCH, "replica 1", clq_run(trainer, &batch, misuse, &evaluation));
     batch = batch_of(2, 6);
-    assert_ok(clq_step_reduce(trainer)); /* of the run in front of these */
+    assert_ok(clq_step_reduce(trainer)); /* of the clq_run before the refused ones */
     assert_ok(clq_step_apply(trainer));
     assert_ok(clq_step_accumulate(trainer, &batch.parts[0]));
     assert_fails(CLQ_ERROR_STATE, "clq_step_accumulate", clq_run(trainer, &batch, misuse, &evaluation));
@@ -439,7 +439,7 @@ static void misuse_is_refused(void **state) {
 
 /* ---- failures ---- */
 
-/* The other waits in the middle of its forward pass for the statistics of this one. */
+/* The other replica waits in the middle of its forward pass for this replica's batch statistics. */
 static clq_status last_gives_up(clq_replica_context *replica, void *context) {
     if (replica->index + 1 == replica->replicas) return *(clq_status *)context;
     return clq_replica_gradients(replica, 1);
@@ -464,7 +464,7 @@ static void failures_of_functions_end_all(void **state) {
     }
 }
 
-/* A loop from its trainer on; what its function returns is looked at, or not. */
+/* A whole loop, beginning with its trainer. Its function returns the status of its calls, or ignores the status. */
 static clq_status careless_step(clq_replica_context *replica, void *context) {
     (void)train_step(replica, context);
     return CLQ_OK;
@@ -472,7 +472,7 @@ static clq_status careless_step(clq_replica_context *replica, void *context) {
 
 typedef struct whole_loop {
     clq_replica_function function;
-    unsigned fail_at; /* call of replica 1's thread; 0: none */
+    unsigned fail_at; /* which call of replica 1's thread fails; 0: none */
     unsigned calls;   /* out */
     double loss;      /* out */
 } whole_loop;
@@ -540,7 +540,7 @@ static void calls_of_devices_fail(void **state) {
         for (unsigned n = 1 + careless; n <= calls; n += 7) {
             w.fail_at = n;
             clq_status status = whole(&w);
-            if (status == CLQ_OK && w.loss == clean) continue; /* waiting asks as often as it takes */
+            if (status == CLQ_OK && w.loss == clean) continue; /* a wait polls a varying number of times */
             failures++;
             if (status != CLQ_ERROR_DEVICE && status != CLQ_ERROR_DEVICE_MEMORY)
                 fail_msg("call %u of %u: %s: %s", n, calls, clq_status_text(status), clq_error_detail());
@@ -559,7 +559,7 @@ static void allocations_fail(void **state) {
     assert_ok(whole(&w));
     const uint64_t made = clq_memory_fail_at(0, false);
     uint64_t failures = 0;
-    for (uint64_t n = 1; n <= made; n += n + 120 < made ? 53 : 2) { /* what is made last is the loop's own */
+    for (uint64_t n = 1; n <= made; n += n + 120 < made ? 53 : 2) { /* the loop's own allocations come last */
         (void)clq_memory_fail_at(n, n % 2);
         clq_status status = whole(&w);
         (void)clq_memory_fail_at(0, false);
@@ -593,12 +593,12 @@ static void rates_are_set_between_steps(void **state) {
     assert_fails(CLQ_ERROR_ARGUMENT, "lr", clq_trainer_set_learning_rate(trainer, -1));
     assert_ok(clq_trainer_set_learning_rate(trainer, 0.125));
     assert_ok(clq_step_read(trainer, &info));
-    assert_true(info.lr == 0.5); /* of the update that was made */
+    assert_true(info.lr == 0.5); /* the rate of the update that was made */
     assert_true(clq_trainer_next_learning_rate(trainer) == 0.125);
     assert_ok(clq_step(trainer, &batch));
     assert_ok(clq_step_read(trainer, &info));
     assert_true(info.lr == 0.125);
-    /* A fourth of the other's step, from the same weights: sgd adds -lr * gradient. */
+    /* From the same weights, a fourth of the rate gives a fourth of the update: sgd adds -lr * gradient. */
     assert_ok(clq_step(other, &batch));
     const weights c = weights_of(trainer), d = weights_of(other);
     for (size_t i = 0; i < a.count; i++)
@@ -611,7 +611,7 @@ static void rates_are_set_between_steps(void **state) {
     assert_fails(CLQ_ERROR_STATE, "schedule", clq_trainer_set_learning_rate(trainer, 0.1));
     assert_true(clq_trainer_next_learning_rate(trainer) == 0.5);
     for (int i = 0; i < 5; i++) assert_ok(clq_step(trainer, &batch));
-    assert_true(fabs(clq_trainer_next_learning_rate(trainer) - 0.25) < 1e-12); /* half of the cosine */
+    assert_true(fabs(clq_trainer_next_learning_rate(trainer) - 0.25) < 1e-12); /* half-way through the cosine */
     clq_trainer_destroy(trainer);
 }
 

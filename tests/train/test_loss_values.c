@@ -1,6 +1,6 @@
-/* Losses and their slopes behind each end of a model against Keras on TensorFlow, value by value
- * (tests/golden/loss_values.json): also of outputs that are no probabilities. Nothing of it is NaN. Rules of losses are
- * the same functions in every launch, and all models have kernels of the same shapes. */
+/* Losses and their slopes after each last activation of a model, compared with Keras on TensorFlow value by value
+ * (tests/golden/loss_values.json), also for outputs that are no probabilities. No value is NaN. Losses are the same
+ * functions in every launch, and all models have kernels of the same shapes. */
 #include "support/apart.h"
 #include "support/check.h"
 #include "train/trainer.h"
@@ -26,7 +26,7 @@ static clq_model *make_model(const char *end) {
     return model;
 }
 
-/* A row that is 1 at its own place makes its row of the kernel what goes into the activation. */
+/* A sample that is 1 at place `row` and 0 elsewhere makes that row of the kernel the activation's input. */
 static clq_dataset *make_data(size_t row, const char *kind) {
     json_t *all = json_object_get(json_object_get(document, "targets"), kind), *own = json_array_get(all, row);
     float x[ROWS_MOST] = {0}, target[CLASSES_MOST];
@@ -46,7 +46,7 @@ static clq_dataset *make_data(size_t row, const char *kind) {
 
 static void compare(const char *what, const char *name, const char *end, size_t row, double got, json_t *want) {
     if (!isfinite(got)) fail_msg("%s behind %s, row %zu: the %s is %g", name, end, row, what, got);
-    if (json_is_null(want)) return; /* Keras has none */
+    if (json_is_null(want)) return; /* Keras has no value */
     const double value = json_number_value(want);
     if (fabs(got - value) > 2e-5 * (fabs(value) + 0.1))
         fail_msg("%s behind %s, row %zu: the %s is %.9g, and Keras's is %.9g", name, end, row, what, got, value);
@@ -69,7 +69,7 @@ static void check_row(clq_trainer *trainer, json_t *one, size_t row) {
     for (size_t i = row * classes; i < (row + 1) * classes; i++)
         compare("slope", name, end, row, (double)slopes[i], json_array_get(want, i));
     assert_ok(clq_step_reduce(trainer));
-    assert_ok(clq_step_apply(trainer)); /* by a rate of 0 */
+    assert_ok(clq_step_apply(trainer)); /* with a rate of 0 */
     clq_dataset_destroy(data);
 }
 

@@ -16,7 +16,7 @@ typedef struct trace {
     float *gradient; /* of the first step, all variables */
     size_t elements;
     float *weights;   /* at the end */
-    bool one_context; /* of the first two replicas */
+    bool one_context; /* the first two replicas share a context */
 } trace;
 
 static void release(trace *t) {
@@ -24,7 +24,7 @@ static void release(trace *t) {
     clq_free(t->weights);
 }
 
-/* Every replica's gradient and weights must be the same bits. */
+/* All replicas must have the same bits of the gradient. */
 static void read_gradient(clq_trainer *trainer, const clq_model *model, float *out) {
     for (size_t i = 0; i < clq_model_variable_count(model); i++) {
         clq_variable_info v;
@@ -40,7 +40,7 @@ static void read_gradient(clq_trainer *trainer, const clq_model *model, float *o
     }
 }
 
-/* bucket_bytes 0: the step by its parts; else in one, in buckets. */
+/* bucket_bytes 0: makes steps by their parts. Otherwise makes whole steps, in buckets. */
 static trace run_with(const char *model_name, const char *optimizer, const char *spec, clq_group_config group,
                       size_t bucket_bytes) {
     trace t = {0};
@@ -129,7 +129,7 @@ static const char *const specs[] = {
 #endif
 };
 
-/* On every stride-th of the specs: test_strategies has all of them, for fewer steps. */
+/* Tests every stride-th of the specs. test_strategies has all of them, for fewer steps. */
 static void check_model(const char *model, const char *optimizer, double tolerance, size_t stride) {
     trace one = run(model, optimizer, "pocl:0");
     assert_true(one.losses[STEPS - 1] < one.losses[0]);
@@ -152,7 +152,7 @@ static void cnn_with_sgd(void **state) {
     check_model("cnn", "sgd:lr=0.01", 1e-4, 3);
 }
 
-/* The ring, which devices without shared memory use. Replicas have contexts of their own; one in common only where peer
+/* The ring, which devices without shared memory use. Replicas have contexts of their own, and share one only if peer
  * copies are asked for. */
 static void over_a_ring(void **state) {
     (void)state;
@@ -189,7 +189,8 @@ static void over_a_ring(void **state) {
     release(&one);
 }
 
-/* Whole steps whose all-reduce runs bucket by bucket beside backward: over both algorithms, many and few buckets. */
+/* Whole steps, whose all-reduce runs bucket by bucket during backward: with both algorithms, in many and in few
+ * buckets. */
 static void in_buckets(void **state) {
     (void)state;
     const size_t sizes[] = {1, 50000, SIZE_MAX / 2, SIZE_MAX};

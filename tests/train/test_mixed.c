@@ -1,5 +1,5 @@
-/* Mixed precision: losses near those of float32, by every strategy as by one device; and the loss scale: a step whose
- * gradient is not finite is skipped on all replicas, the scale is halved, and it doubles after finite steps. */
+/* Mixed precision. Losses are near those of float32, with every strategy as with one device. The loss scale: a step
+ * whose gradient is not finite is skipped on all replicas and halves the scale, which doubles after finite steps. */
 #include "support/runs.h"
 #include "support/ways.h"
 
@@ -14,7 +14,7 @@ static clq_trainer_config configure(clq_trainer_config config) {
     return config;
 }
 
-/* Messages of a gradient whose loss is scaled. */
+/* Ways that compress the gradient of a scaled loss. */
 static const way compressed[] = {
     {"halves",
      "pocl:0,pocl:1",
@@ -30,7 +30,7 @@ static const way compressed[] = {
      0},
 };
 
-/* Strategies whose replicas cannot agree on a scale. */
+/* Whether a strategy is refused, since its replicas cannot agree on a scale. */
 static bool is_refused(const way *w) {
     clq_trainer_config config = clq_trainer_config_default();
     way_configure(w, &config);
@@ -52,7 +52,7 @@ static void check_losses(const char *what, const run *got, const run *want, doub
     if (!(apart >= least && apart <= most)) fail_msg("%s: losses are up to %g apart", what, apart);
 }
 
-/* Of 11 bits and of 8. They are not those of float32 either: something is rounded. */
+/* With 11 bits and with 8 bits. The losses are not exactly those of float32, as values are rounded. */
 static void losses_are_near_those_of_float32(void **state) {
     (void)state;
     static const char *const models[] = {"mlp", "cnn"};
@@ -68,7 +68,7 @@ static void losses_are_near_those_of_float32(void **state) {
     }
 }
 
-/* (train/features has every strategy without compression.) */
+/* (train/features compares every strategy without compression.) */
 static void compressed_as_by_one(void **state) {
     (void)state;
     run half = train("mlp", CLQ_PRECISION_MIXED, &way_single);
@@ -118,7 +118,7 @@ static void check_scale(clq_trainer *trainer, double scale, uint64_t skipped) {
     assert_int_equal(got_skipped, skipped);
 }
 
-/* One batch, or two that make one update, of which the first may be spoilt. */
+/* Makes an update by one batch, or by two batches, the first of which may be spoilt. */
 static void step(clq_trainer *trainer, uint64_t seed, bool spoilt, bool two) {
     clq_batch batch;
     make_batch(seed, spoilt, &batch);
@@ -134,7 +134,7 @@ static void step(clq_trainer *trainer, uint64_t seed, bool spoilt, bool two) {
     assert_ok(clq_strategy_wait(trainer->strategy));
 }
 
-/* All that a skipped step leaves as it is: weights, optimizer state and average. */
+/* Compares all that a skipped step leaves as it is: weights, optimizer state and average. */
 static void assert_same_values(clq_trainer *trainer, const clq_snapshot *before, bool same) {
     clq_snapshot after;
     bool equal = true;
@@ -161,7 +161,7 @@ static void skip_one(const way *w, bool two) {
     for (uint64_t i = 0; i < INTERVAL; i++) step(trainer, i, false, two);
     check_scale(trainer, 2048, 0);
     assert_ok(clq_step_read(trainer, &info));
-    assert_true(info.grad_norm > 0.01 && info.grad_norm < 100); /* not of the scaled one */
+    assert_true(info.grad_norm > 0.01 && info.grad_norm < 100); /* the norm of the unscaled gradient */
     assert_ok(clq_strategy_take_snapshot(trainer->strategy, false, &before));
     step(trainer, 10, true, two);
     check_scale(trainer, 1024, 1);
@@ -202,7 +202,7 @@ static void clipped_gradients_are_skipped_too(void **state) {
     clip = (clq_clip){.kind = CLQ_CLIP_OFF, .limit = 0};
 }
 
-/* Of LAMB, whose rates by variable are made of the gradient. */
+/* LAMB computes a rate for each variable from the gradient. */
 static void steps_of_lamb_are_skipped_too(void **state) {
     (void)state;
     const char *const other = optimizer;
@@ -216,7 +216,7 @@ static void steps_of_lamb_are_skipped_too(void **state) {
     optimizer = other;
 }
 
-/* The average begins with the weights, also where the first step is skipped. */
+/* The average begins with the weights, even if the first step is skipped. */
 static void a_first_step_may_be_skipped(void **state) {
     (void)state;
     under = &way_single;

@@ -1,5 +1,5 @@
-/* What training and use of a model do differently: statistics of batches, which replicas keep up each by itself or
- * together, and dropout, which no split of a batch changes. */
+/* What training and inference do differently: batch statistics, which replicas keep each by itself or together, and
+ * dropout, whose masks do not depend on how a batch is split. */
 #include "graph/graph.h"
 #include "strategy/module.h"
 #include "support/apart.h"
@@ -34,9 +34,9 @@ static clq_tensor synchronised(clq_model *m, clq_tensor x) {
     return clq_batch_norm(
         m, x, &(clq_batch_norm_config){.momentum = 0.75, .epsilon = 1e-3, .synchronized = true, .name = "norm"});
 }
-/* Statistics in front of and behind weights, so that backward goes through them; what is over one place and what is
- * over several; gamma and beta, and neither. A bias that statistics take away again would have a gradient of
- * rounding alone. */
+/* Batch normalization before and after layers with weights, so that backward goes through it; statistics over one place
+ * and over several; with gamma and beta, and with neither. The layer before the third one has no bias: the statistics
+ * would remove it, and its gradient would be nothing but rounding. */
 static clq_tensor deep(clq_model *m, clq_tensor x, bool first, bool second) {
     x = clq_batch_norm(
         m, x, &(clq_batch_norm_config){.momentum = 0.75, .epsilon = 1e-3, .synchronized = first, .name = "norm"});
@@ -110,7 +110,8 @@ static void step(clq_trainer *trainer) {
 
 /* ---- statistics ---- */
 
-/* After so many steps over the same samples: the mean over `replicas`, whose parts are as the strategy splits them. */
+/* The expected moving statistics after `steps` steps on the same samples: the mean over `replicas` replicas, among
+ * which the samples are split as the strategy does. */
 static void moving_of(unsigned replicas, unsigned steps, double mean[FEATURES], double variance[FEATURES]) {
     size_t offsets[8], counts[8];
     clq_shares_split(SAMPLES, replicas, NULL, offsets, counts);
@@ -168,14 +169,14 @@ static void replicas_report_the_mean_of_their_statistics(void **state) {
     clq_model_destroy(model);
 }
 
-/* A replica that had no samples since the last mean knows less than the others, or nothing. */
+/* A replica without samples since the last mean knows less than the others, or nothing, so the mean leaves it out. */
 static void replicas_without_samples_have_no_part(void **state) {
     (void)state;
     static const double second_alone[] = {0, 1, 0};
     static const struct {
         const char *strategy, *spec;
         clq_strategy_options options;
-        size_t samples; /* of a batch, which one replica gets */
+        size_t samples; /* of a batch; one replica gets all of them */
     } cases[] = {{"mirrored",
                   "pocl:0,pocl:1,pocl:2",
                   {.shares = CLQ_SHARES_WEIGHTS, .share_count = 3, .share_weights = second_alone},
@@ -210,7 +211,7 @@ static void replicas_without_samples_have_no_part(void **state) {
     clq_model_destroy(model);
 }
 
-/* Behind a step, too: what was written is not averaged again. */
+/* Also after a step: a value that was set is not averaged again. */
 static void state_that_is_set_is_read(void **state) {
     (void)state;
     clq_model *model = build(normalised);
@@ -225,7 +226,7 @@ static void state_that_is_set_is_read(void **state) {
     clq_model_destroy(model);
 }
 
-/* Several replicas evaluate as one does with what they report. */
+/* Several replicas evaluate as one replica does with the statistics that they report. */
 static void evaluation_goes_by_the_mean(void **state) {
     (void)state;
     clq_model *model = build(normalised);
@@ -263,7 +264,7 @@ static const char *const several[] = {
 #endif
 };
 
-/* Those of the global batch. */
+/* They are those of the global batch. */
 static void synchronised_statistics_are_of_the_global_batch(void **state) {
     (void)state;
     clq_model *model = build(synchronised);
@@ -282,11 +283,11 @@ enum { FLOATS_MOST = 1024, TRAINED = 20 };
 typedef struct run {
     double losses[TRAINED], norms[TRAINED];
     float state[CLQ_REPLICAS_MAX][FLOATS_MOST];
-    float gradient[FLOATS_MOST], weights[FLOATS_MOST]; /* of the first step; at the end, with moving statistics */
+    float gradient[FLOATS_MOST], weights[FLOATS_MOST]; /* after the first step; at the end, with moving statistics */
     size_t state_bytes, gradient_floats, floats;
 } run;
 
-/* Batches whose shares are unequal, and some empty. */
+/* Batches whose shares are unequal, and some of whose shares are empty. */
 static clq_batch ragged(unsigned s) {
     static const size_t counts[] = {SAMPLES, 7, 2, 1, 23};
     clq_batch batch = batch_of_all();
@@ -303,7 +304,7 @@ static void keep_gradient(clq_trainer *trainer, const clq_model *model, run *r) 
     }
 }
 
-/* by_hand: the step in its parts. often: what is state is read after each step. */
+/* by_hand: makes the step in its parts. often: reads the state after each step. */
 static void train(const clq_model *model, const char *spec, bool by_hand, bool often, run *r) {
     clq_trainer *trainer = open_trainer(model, spec);
     *r = (run){.state_bytes = clq_weights_arena_bytes(trainer->strategy->replicas[0].weights, CLQ_ARENA_STATE)};
@@ -351,7 +352,7 @@ static double distance(const float *a, const float *b, size_t count) {
     return sqrt(apart / size);
 }
 
-/* Decision 044. The statistics of all replicas are the same bits (as of train). */
+/* Decision 044. (train has checked that the statistics of all replicas are the same bits.) */
 static void assert_equal_to_one(const char *spec, const clq_model *model, const run *got, const run *one) {
     for (unsigned s = 0; s < TRAINED; s++)
         if (!(fabs(got->losses[s] / one->losses[s] - 1) <= 1e-5))
@@ -379,7 +380,7 @@ static void synchronised_replicas_train_as_one(void **state) {
     clq_model_destroy(model);
 }
 
-/* What one replica's own statistics would give is another training. */
+/* If each replica uses its own statistics, the training is a different one. */
 static void statistics_of_each_replica_are_others(void **state) {
     (void)state;
     static run together, each, one, alone;
@@ -387,14 +388,15 @@ static void statistics_of_each_replica_are_others(void **state) {
     train(models[0], "pocl:0,pocl:1", false, false, &together);
     train(models[1], "pocl:0,pocl:1", false, false, &each);
     assert_true(fabs(together.losses[0] / each.losses[0] - 1) > 1e-4);
-    /* On one replica there is no difference. */
+    /* With one replica there is no difference. */
     train(models[0], "pocl:0", false, false, &one);
     train(models[1], "pocl:0", false, false, &alone);
     assert_same_run(&one, &alone);
     for (size_t i = 0; i < CLQ_COUNT_OF(models); i++) clq_model_destroy(models[i]);
 }
 
-/* Where others are averaged, too: three times a float, by three, is not always the float. */
+/* Reading averages unsynchronized statistics, and must leave synchronized ones alone: three times a float, divided by
+ * three, is not always that float. */
 static void reading_leaves_synchronised_statistics(void **state) {
     (void)state;
     static run often, once;
@@ -412,7 +414,7 @@ static void reading_leaves_synchronised_statistics(void **state) {
     clq_model_destroy(model);
 }
 
-/* For benchmarks: nobody waits for the others, and each has statistics of its own. */
+/* For benchmarks: replicas that are set apart do not wait for each other, and each has its own statistics. */
 static void apart_replicas_do_not_exchange(void **state) {
     (void)state;
     clq_model *model = build(synchronised);
@@ -441,8 +443,8 @@ static void apart_replicas_do_not_exchange(void **state) {
 
 /* ---- dropout ---- */
 
-/* Losses and gradients of the same global batch, however many replicas share it. Another mask in one place would change
- * them by a hundredth. */
+/* Losses and gradients of a global batch do not depend on how many replicas share it. A different mask in one place
+ * would change them by a hundredth. */
 static void masks_do_not_depend_on_the_split(void **state) {
     (void)state;
     static const char *const specs[] = {"pocl:0", "pocl:0,pocl:1", "pocl:0,pocl:1,intel",

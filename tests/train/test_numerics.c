@@ -1,5 +1,5 @@
-/* Numbers that are not finite: a loss that diverges is said once in a fit, with its step; and the check of numerics
- * names the first place of them. */
+/* Numbers that are not finite. A fit warns once of a loss that diverges, and names its step. The check of numerics
+ * names the first place with such a number. */
 #include "support/apart.h"
 #include "support/check.h"
 #include "support/system.h"
@@ -20,7 +20,7 @@ static void keep_warning(void *context, clq_log_level level, const char *line) {
 
 /* ---- a loss that diverges ---- */
 
-/* A bias alone, which learns 1 from two samples: with a rate of r each update multiplies its distance by 1 - 2r. */
+/* A bias alone, which learns 1 from two samples. At a rate of r each update multiplies its distance by 1 - 2r. */
 static const float zeros[2] = {0}, ones[2] = {1, 1};
 
 static clq_trainer *open_bias(const clq_model *model, const char *spec, clq_strategy_options options) {
@@ -37,7 +37,7 @@ static clq_trainer *open_bias(const clq_model *model, const char *spec, clq_stra
     return trainer;
 }
 
-/* The losses are 1999^(2n - 2): that of step 7 is above what float32 holds. With two batches in an update, too. */
+/* The losses are 1999^(2n - 2), so that of step 7 is above what float32 holds, also with two batches in an update. */
 static void a_diverged_loss_is_said_once(void **state) {
     (void)state;
     static const struct {
@@ -79,7 +79,7 @@ static void a_diverged_loss_is_said_once(void **state) {
 enum { INPUTS = 6, BATCH = 8, KERNEL_1 = 2, KERNEL_2 = 4, BIAS_2 = 5, NUMBERS_MOST = 100 };
 static float samples[BATCH][INPUTS], targets[BATCH];
 
-/* Nothing leaves float32 in it unless it is made to. Of the second layer every output is above 0. */
+/* Nothing in this model leaves float32 unless a test makes it. Every output of the second layer is above 0. */
 static clq_model *make_layers(void) {
     clq_model *model;
     assert_ok(clq_model_create("layers", &model));
@@ -141,8 +141,7 @@ static const struct {
                   {"pocl:0,pocl:1", CLQ_STRATEGY_PIPELINE, {0}},
                   {"pocl:0,pocl:1", CLQ_STRATEGY_TENSOR, {0}}};
 
-/* The weights of the second layer are so large that its outputs are infinite; the layers may be on different replicas.
- */
+/* The second layer's weights are so large that its outputs are infinite. The layers may be on different replicas. */
 static void every_strategy_names_the_layer(void **state) {
     (void)state;
     clq_model *model = make_layers();
@@ -162,19 +161,19 @@ static void every_strategy_names_the_layer(void **state) {
     clq_model_destroy(model);
 }
 
-/* Each kind of place. */
+/* Each kind of place is named. */
 static void every_place_is_named(void **state) {
     (void)state;
     static const struct {
         const char *where;
-        float sample, hidden, last, bias; /* of all samples, of the kernels behind the second layer, of the last bias */
+        float sample, hidden, last, bias; /* values of all samples, dense_1/kernel, dense_2/kernel, dense_2/bias */
     } cases[] = {{"in the samples", INFINITY, 0, 0, 0},
                  {"in variable 'dense_2/kernel', as the updates before left it", 0.1f, 0, NAN, 0},
                  {"in variable 'dense_2/bias', as the updates before left it", 0.1f, 0, 0, NAN},
                  {"in variable 'dense_2/kernel', as the updates before left it", 0.1f, 0, NAN, NAN},
                  /* 1e30 squared */
                  {"the loss of output 'dense_2'", 0.1f, 0, 0, 1e30f},
-                 /* 0 forward; 1e15 times 1e30 backward */
+                 /* 0 in forward; 1e15 times 1e30 in backward */
                  {"in the gradient of what layer 'dense_2' reads, backward", 0.1f, 0, 1e30f, 1e15f}};
     const clq_strategy_options options = {0};
     clq_model *model = make_layers();
@@ -215,19 +214,19 @@ static clq_model *make_residual(bool synchronized) {
     return model;
 }
 
-/* What is changed in front of a step, and where it shows first. */
+/* What is changed before a step, and where it shows first. */
 static const struct fault {
     const char *where;
-    float sample; /* the last one */
+    float sample; /* the last sample's last value */
     float stem, left, gamma, head, head_bias;
 } faults[] = {
     {"in the samples", NAN, 0, 0, 1, 0, 0},
     {"in variable 'norm/gamma', as the updates before left it", 0, 0, 0, INFINITY, 0, 0},
-    /* The rows of samples add up to 2.1 at most. */
+    /* Each row of samples adds up to 2.1 at most. */
     {"in 'sum', forward of layer 'sum'", 0, 1.6e38f, 1.6e38f, 1, 0, 0},
     {"in 'moments', forward of layer 'norm'", 0, 1e25f, 0, 1, 0, 0},    /* squared */
-    {"in 'statistics', forward of layer 'norm'", 0, 0, 0, 3e38f, 0, 0}, /* through the root of epsilon */
-    /* The loss has 1e10; the gradient of the sum 1e20, times gamma. */
+    {"in 'statistics', forward of layer 'norm'", 0, 0, 0, 3e38f, 0, 0}, /* divided by the root of epsilon */
+    /* The loss is 1e10. The gradient of the sum is 1e20, times gamma. */
     {"in the gradient of what layer 'norm' reads, backward", 0, 0, 0, 1e25f, 1e15f, 1e5f},
 };
 
@@ -255,7 +254,7 @@ static void each_fault_is_named(const clq_model *model, size_t s) {
     }
 }
 
-/* Synchronized statistics do not bring one replica's numbers to another before the first one is told. */
+/* With synchronized statistics, one replica's numbers do not reach another before the first place is reported. */
 static void statistics_and_branches_are_named(void **state) {
     (void)state;
     clq_model *models[] = {make_residual(false), make_residual(true)};
@@ -269,7 +268,7 @@ static void statistics_and_branches_are_named(void **state) {
     for (int i = 0; i < BATCH; i++) targets[i] = 0;
 }
 
-/* The last sample of the third batch of a fit, times a weight of 100. */
+/* In a fit, the last sample of the third batch is wrong: a weight of 100 multiplies it. */
 static void a_wrong_sample_is_found(void **state) {
     (void)state;
     static float many[3 * BATCH][INPUTS], wanted[3 * BATCH];
@@ -294,7 +293,7 @@ static void a_wrong_sample_is_found(void **state) {
     clq_model_destroy(model);
 }
 
-/* The bias whose losses are known: infinite in step 7, where its distance squared leaves float32. */
+/* The bias whose losses are known: infinite in step 7, when its squared distance leaves float32. */
 static void divergence_is_found(void **state) {
     (void)state;
     const size_t shape[] = {1};

@@ -1,4 +1,4 @@
-/* Optimizers for parts of a model: whose variables are whose, and their learning rates, by the definition of SGD. */
+/* Optimizers for parts of a model: which variables each one has, and their learning rates, by the definition of SGD. */
 #include "support/apart.h"
 #include "support/runs.h"
 
@@ -19,7 +19,7 @@ static clq_optimizer optimizer(const char *text) {
     return result;
 }
 
-/* w - lr g, variable by variable. */
+/* Checks w - lr g for each variable. */
 static void check_step(clq_trainer *trainer, const clq_model *model, clq_dataset *data, const double *rates) {
     const size_t elements = clq_model_parameter_count(model);
     float *before = clq_alloc(elements, sizeof *before), *gradient = clq_alloc(elements, sizeof *before),
@@ -43,7 +43,7 @@ static void check_step(clq_trainer *trainer, const clq_model *model, clq_dataset
     clq_free(after);
 }
 
-/* The first that names a variable has it; a rate that is set moves all, and a rate of 0 stays. */
+/* The first optimizer that names a variable has it. Setting the rate scales all rates, and a rate of 0 stays 0. */
 static void each_has_its_rate(void **state) {
     const clq_optimizer_config others[] = {{.variables = "dense/bias", .optimizer = optimizer("sgd:lr=0")},
                                            {.variables = "den?e_1/k*l,dense_1", .optimizer = optimizer("sgd:lr=0.02")},
@@ -100,7 +100,7 @@ static void nonsense_is_refused(void **state) {
     clq_model_destroy(model);
 }
 
-/* NULL is none, of optimizers and of callbacks, whatever their number. */
+/* A NULL list is empty, for optimizers and for callbacks, whatever its count. */
 static void null_lists_are_empty(void **state) {
     clq_model *model = run_model("mlp");
     clq_dataset *data = run_data();

@@ -1,5 +1,5 @@
-/* Models of several outputs: two linear ones against a closed form, labels of each kind, predictions of each, what is
- * told by which name, and what is refused. */
+/* Models of several outputs: a model of two linear outputs compared with a closed form, labels and predictions of each
+ * kind, the names of losses and metrics, and what is refused. */
 #include "support/apart.h"
 #include "support/check.h"
 #include "support/disguise.h"
@@ -17,13 +17,13 @@ static const float places[N * OUT] = {-3, 1, 0.5f, 2, -1, -4, 5, 0, 0, 0, 1, 1, 
 static const float sizes[N] = {1, 0, -2, 3, 0.5f, -1, 2, 4, -3, 1};
 static const int32_t kinds[N] = {0, 2, 1, 1, 0, 2, 2, 0, 1, 0};
 static const float lr = 0.0625f;
-static const double weights[2] = {0.5, 2}; /* of the losses */
+static const double weights[2] = {0.5, 2}; /* weights of the two losses */
 
-/* ---- the model: place = x a + p, size = place b + q, so that an output is read by a layer ---- */
+/* ---- the model: place = x a + p, size = place b + q, so a layer reads an output ---- */
 
 typedef struct closed_form {
     double a[IN * OUT], p[OUT], b[OUT], q;
-    double losses[EPOCHS][2], error[EPOCHS]; /* mean squared errors, and the mean absolute one of sizes */
+    double losses[EPOCHS][2], error[EPOCHS]; /* mean squared errors of both outputs; mean absolute error of sizes */
 } closed_form;
 
 typedef struct gradients {
@@ -84,7 +84,7 @@ static clq_dataset *both(void) {
     return data;
 }
 
-/* `outputs`: two, of the caller, which live until the trainer is made. Named in the other order. */
+/* `outputs` has room for two, and the caller keeps it until the trainer is made. Names the outputs in reverse order. */
 static clq_trainer_config config_of(clq_output_config *outputs) {
     outputs[1] = clq_output_config_default("place");
     outputs[0] = clq_output_config_default("size");
@@ -189,7 +189,7 @@ static void check_lines(const char *spec) {
     }
     check_weights(spec, trainer, &want);
     assert_ok(clq_dataset_batch(unlabelled, BATCH, false));
-    check_predictions(spec, trainer, unlabelled, &want); /* which has labels for one output */
+    check_predictions(spec, trainer, unlabelled, &want); /* this set has labels for one output only */
     trained = want;
     memset(trained.losses, 0, sizeof trained.losses);
     memset(trained.error, 0, sizeof trained.error);
@@ -226,7 +226,7 @@ static clq_model *two_kinds(void) {
     return model;
 }
 
-/* Three steps on the same rows, whose classes are others for each output; soft: as rows of floats. */
+/* Makes three steps on the same rows. Their classes differ between the two outputs. soft: labels are rows of floats. */
 static void train_kinds(bool soft, float kernel[2][IN * CLASSES], clq_step_info *info) {
     static const char *const names[] = {"one_loss", "one_accuracy", "two_loss", "two_accuracy"};
     float rows[2][BATCH * CLASSES] = {{0}};
@@ -272,12 +272,12 @@ static void class_numbers_of_any_output_are_converted(void **state) {
     train_kinds(true, rows, &by_row);
     assert_memory_equal(numbers, rows, sizeof rows);
     assert_true(by_number.loss == by_row.loss && by_number.grad_norm == by_row.grad_norm);
-    /* of other kernels and other targets */
+    /* the outputs have other kernels and other targets */
     assert_true(by_number.metrics.values[0] != by_number.metrics.values[2]);
 }
 
-/* Both outputs end in softmax. The cross-entropy is taken from what goes into its own output's softmax; the squared
- * error of the other output is one of probabilities. Both as the predictions have it. */
+/* Both outputs end in softmax. The cross-entropy of one is computed from the logits of its own softmax. The squared
+ * error of the other compares probabilities. Both must agree with the predictions. */
 static void check_own_losses(size_t squared) {
     static const char *const names[] = {"one", "two"};
     float rows[N * CLASSES] = {0}, predicted[2][N * CLASSES];
@@ -335,7 +335,7 @@ static void wrong_losses(void **state) {
     clq_output_config outputs[3];
     clq_trainer_config config = config_of(outputs);
     clq_model *model = two_lines();
-    config.output_count = 1; /* of size */
+    config.output_count = 1; /* the loss of size alone */
     refuse_trainer(model, CLQ_ERROR_ARGUMENT, "output 'place' of model lines has no loss", &config);
     config.output_count = 2;
     outputs[1].name = "size";
@@ -379,7 +379,7 @@ static void more_values_than_there_is_room_for(void **state) {
     assert_ok(clq_model_finish_outputs(model, outputs, MANY));
     config.loss = clq_loss_default(CLQ_LOSS_MEAN_SQUARED_ERROR);
     config.sample_dtype = CLQ_F32;
-    config.metrics = "mse,mae,root_mean_squared_error"; /* 8 * 4 values: all that there is room for */
+    config.metrics = "mse,mae,root_mean_squared_error"; /* 8 * 4 values fill all the room */
     clq_trainer_destroy(trainer_of(model, "pocl:0", &config));
     config.metrics = "mse,mae,root_mean_squared_error,accuracy";
     refuse_trainer(model, CLQ_ERROR_ARGUMENT, "more than 32 losses and metrics", &config);
@@ -418,7 +418,8 @@ static void outputs_of_one_layer(void **state) {
     clq_model_destroy(model);
 }
 
-/* With labels for the second output, unless there are 0 elements, the trainer of two_lines refuses the set. */
+/* The trainer of two_lines refuses a set with these labels for the second output (elements 0: without labels for
+ * it). */
 static void refuse_set(clq_trainer *trainer, const void *labels, clq_dtype dtype, size_t elements, const char *words) {
     clq_dataset *data = samples_and_places();
     clq_totals totals;
@@ -462,7 +463,7 @@ static void wrong_targets(void **state) {
     refuse_batch(trainer, pair, 2, "has labels for 3 outputs and model lines has 2, of which 'size' is the last");
     clq_trainer_destroy(trainer);
 
-    outputs[0].loss = clq_loss_default(CLQ_LOSS_SPARSE_CATEGORICAL); /* of size, which has one class */
+    outputs[0].loss = clq_loss_default(CLQ_LOSS_SPARSE_CATEGORICAL); /* for size, which has one class */
     outputs[0].metrics = NULL;
     trainer = trainer_of(model, "pocl:0", &config);
     refuse_set(trainer, sizes, CLQ_F32, 1, "output 'size': arrays: labels are f32");
@@ -494,7 +495,7 @@ static void a_model_of_one_output_refuses_more_labels(void **state) {
     clq_model_destroy(model);
 }
 
-/* An older caller, whose config ends before `outputs`: its loss is of every output, as in Keras. */
+/* The config of an older caller ends before `outputs`. Its loss is for every output, as in Keras. */
 static void one_loss_is_of_every_output(void **state) {
     (void)state;
     clq_devices devices;
@@ -506,7 +507,7 @@ static void one_loss_is_of_every_output(void **state) {
     float out[N * OUT];
     config.loss = clq_loss_default(CLQ_LOSS_MEAN_SQUARED_ERROR);
     config.sample_dtype = CLQ_F32;
-    config.output_count = 77; /* behind its end: nobody's */
+    config.output_count = 77; /* after the end of the config: ignored */
     assert_ok(clq_devices_select(sys, "pocl:0", &devices));
     assert_ok(clq_trainer_create_sized(model, &devices, &config, offsetof(clq_trainer_config, outputs), &trainer));
     assert_ok(clq_evaluate(trainer, data, &totals));
@@ -518,7 +519,7 @@ static void one_loss_is_of_every_output(void **state) {
     clq_model_destroy(model);
 }
 
-/* Labels for each output are uploaded to a device whose memory is not the host's. */
+/* The labels for each output are uploaded to a device whose memory is not the host's. */
 static void the_disguise_is_on(void **state) {
     (void)state;
     clq_devices devices;

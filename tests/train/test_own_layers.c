@@ -1,4 +1,4 @@
-/* Layers of a program's own, an expression and an operation with kernels, over whole trainings: losses and weights are
+/* A program's own layers, an expression and an operation with kernels, over whole trainings. Losses and weights are
  * those of a training by hand in double, with each strategy, with recomputation, and in mixed precision. */
 #include "support/by_hand.h"
 #include "support/own_operation.h"
@@ -12,7 +12,7 @@ static float first[WEIGHTS];
 
 typedef struct training {
     hand_log log;
-    double weights[WEIGHTS], outputs[SAMPLES][UNITS]; /* outputs: at the end */
+    double weights[WEIGHTS], outputs[SAMPLES][UNITS]; /* outputs: with the final weights */
 } training;
 
 static double hidden_of(const double *p, size_t n, size_t u) {
@@ -41,7 +41,7 @@ static double loss_of(const double *p, size_t begin, size_t end, double *dp) {
     return sum;
 }
 
-/* batch: samples of an update. */
+/* batch: the samples of each update. */
 static void train_by_hand(training *t, size_t batch) {
     double dp[WEIGHTS];
     size_t begin = 0;
@@ -57,7 +57,7 @@ static void train_by_hand(training *t, size_t batch) {
 
 /* ---- by a trainer ---- */
 
-/* kernels: an operation with kernels; else an expression. */
+/* kernels: makes an operation with kernels. Otherwise makes an expression. */
 static clq_model *make_model(bool kernels) {
     const clq_custom_operation operation = own_operation();
     clq_model *m;
@@ -102,7 +102,7 @@ static void each_strategy_trains_as_by_hand(void **state) {
     }
 }
 
-/* 1 everywhere, with a derivative of 0 at 0, too: all weights are 0 at first, and so is x. */
+/* x^0 is 1 everywhere and its derivative is 0, also at 0: all weights are 0 at first, and so is x. */
 static void to_the_power_of_zero(void **state) {
     static const char *const texts[] = {"x + x^0", "x + 1"};
     static const float zeros[WEIGHTS];
@@ -125,7 +125,7 @@ static void to_the_power_of_zero(void **state) {
         hand_check(&hand_ways[0], texts[0], "weight", i, got[0].weights[i], got[1].weights[i], 1e-6);
 }
 
-/* A kernel that does not compile is told of when the trainer is made. */
+/* If a kernel does not compile, making the trainer fails and says so. */
 static void what_does_not_compile_is_told_at_once(void **state) {
     clq_custom_operation operation = own_operation();
     clq_trainer_config config = apart_config();

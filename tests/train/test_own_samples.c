@@ -1,6 +1,6 @@
-/* Trainings over several processes, which are threads here, where each process brings samples of its own to each batch
- * (clq_trainer_config.shard). They are held against trainings of one process that gets the very same batches, put
- * together by hand from each process's set. */
+/* Trainings over several processes, which are threads here. Each process brings its own samples to each batch
+ * (clq_trainer_config.shard). The results are compared with trainings of one process on the very same batches, which
+ * are put together by hand from the sets of all processes. */
 #include "support/apart.h"
 #include "support/files.h"
 #include "support/synthetic.h"
@@ -25,26 +25,26 @@ static const double class_weights[] = {1, 2.5, 0.5};
 typedef struct run {
     const char *name;
     clq_shard shard;
-    size_t begin[PROCESSES], count[PROCESSES]; /* of the samples: each process's set */
-    size_t tests[PROCESSES];                   /* likewise, the second behind the first; of OFF the first, of both */
-    size_t rows[PROCESSES]; /* what a process brings to a full batch: its replicas' shares, counted by hand */
-    unsigned updates;       /* of an epoch; counted by hand, too */
-    bool is_even;           /* two devices in each process; else one and two */
-    bool drops, weighs, has_other_seed; /* the last: of the second process's shuffle */
-    const char *alone;                  /* the devices of the one process */
+    size_t begin[PROCESSES], count[PROCESSES]; /* each process's range of `samples` */
+    size_t tests[PROCESSES];                   /* likewise, of `tests`; OFF: the first is for both */
+    size_t rows[PROCESSES];             /* a process's rows of a full batch: its replicas' shares, counted by hand */
+    unsigned updates;                   /* batches of an epoch; counted by hand, too */
+    bool is_even;                       /* two devices in each process; otherwise one device and two */
+    bool drops, weighs, has_other_seed; /* has_other_seed: the second process shuffles by another seed */
+    const char *alone;                  /* the devices of the one process it is compared with */
     double tolerance;
     clq_strategy_options options;
     const char *folder; /* of checkpoints; NULL: none */
     bool resumes, is_interrupted;
-    size_t buffer;  /* of the shuffle; 0: the whole set */
-    unsigned first; /* updates of a fit that comes first, behind which a checkpoint is saved; 0: there is none */
+    size_t buffer;  /* the shuffle buffer; 0: the whole set */
+    unsigned first; /* a first fit makes so many updates and then saves a checkpoint; 0: no such fit */
 } run;
 
 typedef struct told {
     double losses[STEPS_MAX + 1], validation[EPOCHS];
     size_t samples[STEPS_MAX + 1], trained[EPOCHS], validated[EPOCHS];
     uint64_t steps, resumed;
-    size_t batches[2]; /* of an epoch of the caller's set: behind a restored checkpoint, if there is one, and a fit */
+    size_t batches[2]; /* of an epoch of the caller's set: after the restore of a checkpoint, if any; after the fit */
 } told;
 
 static const double three_shares[] = {3, 1, 2};
@@ -178,7 +178,7 @@ static clq_status make_trainer(const run *r, const clq_model *model, const char 
     config.sample_weights = r->weighs;
     if (r->weighs) config.class_weights = class_weights;
     if (r->weighs) config.class_weight_count = CLQ_COUNT_OF(class_weights);
-    /* Small steps: what halves lose grows from step to step. */
+    /* Small steps: the errors of half precision grow from step to step. */
     const bool halves = r->options.compression.kind == CLQ_COMPRESSION_F16;
     CLQ_TRY(clq_optimizer_parse(halves ? "sgd:lr=1e-5,momentum=0.9" : "adam", &config.optimizer));
     CLQ_TRY(clq_devices_select(sys, spec, &devices));
@@ -289,7 +289,7 @@ typedef struct gathered {
     float weights[BATCH];
 } gathered;
 
-/* The next batch of each process's set, one behind the other. */
+/* Gathers the next batch of each process's set, one after the other. */
 static void gather(clq_dataset **sets, gathered *out) {
     size_t count = 0;
     for (unsigned p = 0; p < PROCESSES; p++) {
@@ -353,7 +353,7 @@ static void train_by_hand(const run *r, told *t) {
 
 /* ---- tests ---- */
 
-/* Parts are the training's: whatever it came to, its caller has the set as it was. */
+/* Only the training splits a set. However the training ends, its caller has the whole set again. */
 static void expect_whole_sets(const plan *p) {
     for (unsigned k = 0; k < PROCESSES; k++)
         for (unsigned i = 0; i < 2; i++) {
@@ -393,7 +393,7 @@ static void each_way_is_that_of_batches_made_by_hand(void **state) {
     }
 }
 
-/* Interrupted in the middle of an epoch, or at its end. */
+/* The training is interrupted in the middle of an epoch, or at its end. */
 static void it_goes_on_bit_for_bit(void **state) {
     (void)state;
     static const size_t cases[] = {0, 2, 3}; /* files, off, local steps */
@@ -427,7 +427,7 @@ static void it_goes_on_bit_for_bit(void **state) {
     }
 }
 
-/* A fit ends in the middle of an epoch, at a batch that an epoch of the whole set does not have. */
+/* A fit ends in the middle of an epoch, at a batch number that an epoch of one process's whole set does not have. */
 static void the_next_fit_goes_on(void **state) {
     (void)state;
     run cut = runs[0];
@@ -450,7 +450,7 @@ static void the_next_fit_goes_on(void **state) {
     }
 }
 
-/* --shuffle N: between the lengths of the sets it is the whole one of a process alone. */
+/* A shuffle buffer whose length lies between those of the sets is the whole set for one process alone. */
 static void one_buffer_is_of_sets_of_any_lengths(void **state) {
     (void)state;
     run smaller = runs[0];
@@ -465,7 +465,8 @@ static void keep_warning(void *context, clq_log_level level, const char *line) {
     (void)snprintf(said + strlen(said), sizeof said - strlen(said), "%s\n", line);
 }
 
-/* 6 batches of 14, and 26 samples but for the last, which is of 14 and 20: of 250 samples 84 and 150 are taken. */
+/* An epoch has 6 batches. The processes bring 14 and 26 samples to each, except for the last, which has 14 and 20. So
+ * 84 and 150 of the 250 samples are taken. */
 static void what_is_left_out_is_said_once(void **state) {
     (void)state;
     plan files = {.how = &runs[0]};
@@ -523,7 +524,7 @@ static void what_does_not_go_is_refused(void **state) {
     expect_refused(&few, 2, CLQ_ERROR_ARGUMENT, "has 13 samples and brings 14 to each batch");
 }
 
-/* OFF is of one set, and FILE of sets that are alike but for their samples. */
+/* With OFF all processes must have one set. With FILE the sets must be alike except for their samples. */
 static void sets_are_compared(void **state) {
     (void)state;
     run other_set = runs[2], other_order = runs[0];

@@ -1,12 +1,12 @@
-/* Models in parts, by hand: losses, gradients and weights against one trainer of the whole model, the gradient by a
- * part's input against mathematics in double, and how it all fails. */
+/* Models in parts, trained by hand. Losses, gradients and weights are compared with one trainer of the whole model, and
+ * the gradient by a part's input with a computation in double. Failures of calls and of memory are tested, too. */
 #include "support/faults.h"
 #include "support/files.h"
 #include "train/parts.h"
 
 static faults layer;
 
-/* Variable `v` of the part that has it; the others refuse. */
+/* Reads variable `v` from the part that has it; the other parts refuse. */
 static void read_variable(const chain *c, size_t v, bool gradient, float *out) {
     unsigned found = 0;
     for (unsigned p = 0; p < c->count; p++) {
@@ -52,7 +52,7 @@ static void parts_train_as_the_whole(void **state) {
         chain parts, whole;
         assert_ok(open_chain(model, false, &parts));
         assert_ok(open_chain(model, true, &whole));
-        compare_variables(model, &parts, &whole, false, 0); /* as they begin */
+        compare_variables(model, &parts, &whole, false, 0); /* the initial values */
         for (unsigned step = 0; step < STEPS; step++) {
             const clq_batch batch = batch_of_step(model, step);
             double loss, norm, want, want_norm;
@@ -61,7 +61,7 @@ static void parts_train_as_the_whole(void **state) {
             assert_ok(clq_step_reduce(whole.trainers[0]));
             compare_variables(model, &parts, &whole, true, step ? 1e-4 : 1e-6);
             assert_ok(read_step(&parts, &loss, &norm));
-            assert_true(isnan(norm)); /* before the update */
+            assert_true(isnan(norm)); /* unknown before the update */
             assert_ok(apply(&parts));
             assert_ok(clq_step_apply(whole.trainers[0]));
             assert_ok(read_step(&parts, &loss, &norm));
@@ -90,7 +90,7 @@ static double evaluate(const chain *c, const clq_batch *batch, double *metrics) 
     return loss;
 }
 
-/* What the parts count is what the whole model does. */
+/* The parts' matrices add up to that of the whole model. */
 static void compare_matrices(const chain *parts, const clq_trainer *whole) {
     for (size_t i = 0; i < clq_trainer_matrix_count(whole); i++) {
         uint64_t want[CLASSES * CLASSES], found[CLASSES * CLASSES], sum[CLASSES * CLASSES] = {0}, seen = 0;
@@ -126,10 +126,10 @@ static void compare_inference(const clq_model *model, const chain *parts, clq_tr
     for (unsigned p = 0; p < parts->count; p++)
         assert_ok(clq_part_predict(parts->trainers[p], &unlabelled, p ? parts->values[p - 1] : NULL, parts->values[p],
                                    p % 2 ? NULL : got_in));
-    if (parts->count == 2) /* the second, which alone has an output, was not asked for it */
+    if (parts->count == 2) /* the second part alone has an output, and was not asked for it */
         assert_ok(clq_part_predict(parts->trainers[1], &unlabelled, parts->values[0], NULL, got_in));
     for (uint32_t i = 0; i < model->output_count; i++) compare("output", got[i], want[i], BATCH * CLASSES, 1e-5);
-    assert_ok(clq_step_read(parts->trainers[0], &after)); /* the last step is still told */
+    assert_ok(clq_step_read(parts->trainers[0], &after)); /* still tells of the last step */
     assert_true(before.loss == after.loss && before.samples == after.samples);
     clq_dataset_destroy(data);
 }
@@ -149,7 +149,7 @@ static void crossing_tensors_are_told(void **state) {
     for (unsigned p = 0; p < 2; p++) {
         clq_part_values *before;
         clq_part_tensor tensor;
-        assert_ok(clq_part_values_create(c.trainers[p + 1], CLQ_PART_INPUT, &before)); /* the same cut */
+        assert_ok(clq_part_values_create(c.trainers[p + 1], CLQ_PART_INPUT, &before)); /* of the same cut */
         assert_int_equal(clq_part_values_count(before), 2 + p);
         assert_int_equal(clq_part_values_count(c.values[p]), 2 + p);
         assert_int_equal(clq_part_values_rows(before), 0);
@@ -166,7 +166,7 @@ static void crossing_tensors_are_told(void **state) {
         assert_fails(CLQ_ERROR_ARGUMENT, "11 rows", clq_part_values_set_rows(before, BATCH + 1));
         clq_part_values_destroy(before);
     }
-    /* What has no gradient stands as 0, whatever was there. */
+    /* A tensor without a gradient has 0 in its place, whatever was there before. */
     const clq_batch batch = batch_for(branched, 0, 4);
     for (size_t k = 0; k < BATCH * INPUTS; k++) clq_part_values_of(c.gradients[0], 0)[k] = 3;
     assert_ok(make_gradients(&c, &batch));
@@ -193,8 +193,8 @@ static clq_model *build_line(bool marked) {
     return m;
 }
 
-/* Of the mean over the rows of -log softmax(y w + b)[label], by y: (softmax - one at the label) transposed w / rows. In
- * double; gives the loss. */
+/* The loss is the mean over the rows of -log softmax(y w + b)[label]. Its gradient by y is (softmax - one at the label)
+ * times w transposed / rows. Computes both in double, and gives the loss. */
 static double reference(const float *y, const float *w, const float *b, double *dy) {
     double loss = 0;
     for (size_t row = 0; row < ROWS; row++) {
@@ -222,8 +222,8 @@ static void assert_near(const float *got, const double *want, size_t count) {
             fail_msg("[%zu] %.9g, not %.9g", i, (double)got[i], want[i]);
 }
 
-/* Each part by itself, with values that the test made: the last one's gradient by its input, and what the first makes
- * of a gradient by its output, which is x transposed times it. */
+/* Each part runs by itself, on values that the test made. The last part gives the gradient by its input. The first part
+ * gets a gradient by its output; its weights' gradient is x transposed times that. */
 static void gradients_are_those_of_mathematics(void **state) {
     (void)state;
     clq_model *model = build_line(true);
@@ -241,7 +241,7 @@ static void gradients_are_those_of_mathematics(void **state) {
     assert_ok(clq_trainer_get_variable(c.trainers[1], 1, w));
     const double loss = reference(y, w, b, dy);
     assert_ok(clq_part_forward(c.trainers[1], &batch, c.values[0], NULL));
-    assert_ok(clq_step_read(c.trainers[1], &info)); /* the loss, before backward */
+    assert_ok(clq_step_read(c.trainers[1], &info)); /* the loss is known before backward */
     assert_true(fabs(info.loss / loss - 1) < 1e-5 && info.samples == ROWS);
     assert_ok(clq_part_backward(c.trainers[1], NULL, c.gradients[0]));
     assert_near(given, dy, ROWS * WIDTH);
@@ -259,7 +259,7 @@ static void gradients_are_those_of_mathematics(void **state) {
     clq_model_destroy(model);
 }
 
-/* Each trainer cuts for itself. */
+/* Each trainer chooses the cuts by itself. */
 static void models_without_marks_are_cut_alike(void **state) {
     (void)state;
     clq_model *model = build_line(false);
@@ -305,7 +305,7 @@ static void parts_share_files_with_the_whole(void **state) {
 /* ---- failures ---- */
 
 typedef struct attempt {
-    unsigned fail_at, calls; /* call of the parts' threads; 0: none. Out: how many there were */
+    unsigned fail_at, calls; /* which call of the parts' threads fails; 0: none. Out: how many there were */
     double loss;             /* out */
 } attempt;
 
@@ -324,7 +324,7 @@ static clq_status train(void *context) {
     }
     a->calls = layer.arm(0, 0, false);
     layer.only(NULL);
-    /* A part that failed goes on failing; the others can still be closed. */
+    /* A part that failed keeps failing. The other parts can still be closed. */
     close_chain(&c);
     return status;
 }
@@ -342,7 +342,7 @@ static void calls_of_devices_fail(void **state) {
     for (unsigned n = 1; n <= calls; n += 5) {
         a.fail_at = n;
         const clq_status status = train(&a);
-        if (status == CLQ_OK && a.loss == clean) continue; /* waiting asks as often as it takes */
+        if (status == CLQ_OK && a.loss == clean) continue; /* a wait polls a varying number of times */
         failures++;
         if (status != CLQ_ERROR_DEVICE && status != CLQ_ERROR_DEVICE_MEMORY)
             fail_msg("call %u of %u: %s: %s", n, calls, clq_status_text(status), clq_error_detail());
@@ -366,7 +366,7 @@ static void allocations_fail(void **state) {
     (void)clq_memory_fail_at(0, false);
     assert_ok(train(&a));
     const uint64_t made = clq_memory_fail_at(0, false);
-    for (uint64_t n = 1; n <= made; n += 7) { /* what is made last is that of the steps */
+    for (uint64_t n = 1; n <= made; n += 7) { /* the steps' allocations come last */
         (void)clq_memory_fail_at(n, n % 2);
         const clq_status status = train(&a);
         (void)clq_memory_fail_at(0, false);
@@ -382,7 +382,7 @@ static void allocations_fail(void **state) {
     close_chain(&c);
 }
 
-/* An output's mask, which its loss alone reads, is made in front of the cut: predictions have no use for it. */
+/* An output's mask is made before the cut, and only the output's loss reads it: predictions do not need it. */
 static void masks_cross_cuts(void **state) {
     static int32_t steps[BATCH][INPUTS];
     static float tokens[BATCH][INPUTS], got[BATCH * INPUTS * CLASSES], want[BATCH * INPUTS * CLASSES];

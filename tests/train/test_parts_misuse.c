@@ -1,4 +1,4 @@
-/* Calls of models in parts that cannot be right: each is refused in one line, and changes nothing. */
+/* Wrong calls for models in parts: each is refused in one line, and changes nothing. */
 #include "train/parts.h"
 
 static void orders_are_kept(void **state) {
@@ -18,7 +18,7 @@ static void orders_are_kept(void **state) {
     assert_fails(CLQ_ERROR_STATE, "nothing is reduced", clq_step_reduce(front));
     assert_ok(apply(&c));
     assert_fails(CLQ_ERROR_STATE, "after the clq_part_backward", clq_step_apply(front));
-    /* Inference forgets what went forward, and so does another forward pass. */
+    /* Inference drops what a forward pass has kept, and so does another forward pass. */
     assert_ok(clq_part_forward(front, &batch, NULL, c.values[0]));
     assert_ok(clq_part_evaluate(front, &batch, NULL, c.values[0], &totals));
     assert_fails(CLQ_ERROR_STATE, "after clq_part_forward", clq_part_backward(front, c.gradients[0], NULL));
@@ -29,7 +29,7 @@ static void orders_are_kept(void **state) {
         assert_ok(clq_trainer_get_gradient(front, 0, 0, gradient[twice]));
     }
     assert_memory_equal(gradient[0], gradient[1], sizeof gradient[0]);
-    /* A gradient without an update is forgotten, too. */
+    /* A gradient without an update is dropped, too. */
     assert_ok(clq_part_forward(front, &batch, NULL, c.values[0]));
     assert_fails(CLQ_ERROR_STATE, "after the clq_part_backward", clq_step_apply(front));
     close_chain(&c);
@@ -62,7 +62,7 @@ static void whole_steps_are_refused(void **state) {
     assert_fails(CLQ_ERROR_STATE, "clq_part_backward", clq_part_backward(front, NULL, NULL));
     assert_fails(CLQ_ERROR_STATE, "clq_part_evaluate", clq_part_evaluate(front, &batch, NULL, NULL, &totals));
     assert_fails(CLQ_ERROR_STATE, "clq_part_predict", clq_part_predict(front, &batch, NULL, NULL, NULL));
-    assert_ok(make_gradients(&c, &batch)); /* nothing of this has harmed it */
+    assert_ok(make_gradients(&c, &batch)); /* no refusal has harmed it */
     assert_ok(apply(&c));
     clq_dataset_destroy(data);
     close_chain(&c);
@@ -89,7 +89,7 @@ static void wrong_shapes_are_refused(void **state) {
     assert_ok(clq_part_values_set_rows(c.gradients[0], 4));
     assert_fails(CLQ_ERROR_ARGUMENT, "its input is NULL", clq_part_backward(front, c.gradients[0], c.gradients[0]));
     assert_fails(CLQ_ERROR_MISMATCH, "'scaled'", clq_part_backward(front, other.gradients[1], NULL));
-    assert_ok(clq_part_backward(front, c.gradients[0], NULL)); /* what was refused has forgotten nothing */
+    assert_ok(clq_part_backward(front, c.gradients[0], NULL)); /* the refused calls dropped nothing */
 
     assert_fails(CLQ_ERROR_ARGUMENT, "NULL was given", clq_part_forward(back, &batch, NULL, NULL));
     assert_fails(CLQ_ERROR_ARGUMENT, "its output is NULL", clq_part_forward(back, &batch, c.values[0], c.values[0]));
@@ -100,7 +100,7 @@ static void wrong_shapes_are_refused(void **state) {
     assert_fails(CLQ_ERROR_MISMATCH, "label 2 is 3", clq_part_forward(back, &batch, c.values[0], NULL));
     batch.labels = NULL;
     assert_fails(CLQ_ERROR_MISMATCH, "no labels", clq_part_forward(back, &batch, c.values[0], NULL));
-    assert_ok(clq_part_forward(front, &batch, NULL, c.values[0])); /* which has no output of the model */
+    assert_ok(clq_part_forward(front, &batch, NULL, c.values[0])); /* part 0 has no output, and needs no labels */
     batch.sample_elements = INPUTS + 1;
     assert_fails(CLQ_ERROR_MISMATCH, "6 values", clq_part_forward(front, &batch, NULL, c.values[0]));
     batch.count = 0;
@@ -133,7 +133,7 @@ static void wrong_configs_are_refused(void **state) {
     assert_fails(CLQ_ERROR_ARGUMENT, "accumulate", open_on(modal, "pocl:0", &config, &trainer));
     config.strategy_options.accumulate = 0;
 
-    /* For inference alone; and values of a trainer of smaller batches. */
+    /* A trainer for inference alone, and values of a trainer with smaller batches. */
     config.inference_only = true;
     config.part = 0;
     assert_ok(open_on(modal, "pocl:0", &config, &trainer));

@@ -1,6 +1,6 @@
-/* Fast paths cross kinds of models: with each path off alone, with all on and with all off, a training gives the same
- * bits as the plain way, on CPUs and on what looks like GPUs, whose drivers delay and reorder. Prints a table of what
- * was crossed. With the argument `long` each model is on all devices. */
+/* Fast paths cross kinds of models. With one path off at a time, with all on, and with all off, a training gives the
+ * same bits as the plain way, on CPUs and on disguised GPUs, whose drivers delay and reorder. Prints a table of what
+ * was crossed. With the argument `long` each model runs on all devices. */
 #include "support/check.h"
 #include "support/strict.h"
 #include "support/system.h"
@@ -8,7 +8,7 @@
 
 #include <unistd.h>
 
-/* A share of two is 8 samples, the rows of a tile: it has the kernels of a whole batch. */
+/* A share of two replicas has 8 samples, the rows of a tile, so it has the kernels of a whole batch. */
 enum { BATCH = 16, SAMPLES = 2 * BATCH + 5, SIDE = 8, CLASSES = 4, VALUES = 3, STEPS = 7 };
 enum { FILTERS = 8, POOLED = 3 * 3 * FILTERS, FLOATS_MOST = 8192, PATHS_MOST = 16 };
 enum { SECONDS_MOST = 600 };
@@ -18,8 +18,8 @@ static int32_t labels[SAMPLES];
 static float values[SAMPLES * VALUES];
 
 static clq_tensor image(clq_model *m) { return clq_input(m, CLQ_SHAPE(SIDE, SIDE, 1)); }
-/* All models have POOLED values in front of their classes, and FILTERS channels behind a convolution: what is the same
- * in them are the same kernels. */
+/* All models have POOLED values before their classes, and FILTERS channels after a convolution, so that equal parts of
+ * models have equal kernels. */
 static clq_tensor classify(clq_model *m, clq_tensor x) {
     return clq_dense(m, clq_flatten(m, x, NULL),
                      &(clq_dense_config){.units = CLASSES, .activation = CLQ_ACTIVATION_SOFTMAX});
@@ -56,7 +56,7 @@ static const struct {
     const char *name;
     clq_tensor (*build)(clq_model *m);
     clq_loss_kind loss;
-    clq_tensor (*second)(clq_model *m, clq_tensor first); /* NULL: there is one output */
+    clq_tensor (*second)(clq_model *m, clq_tensor first); /* NULL: only one output */
 } models[] = {{"mlp", build_mlp, CLQ_LOSS_SPARSE_CATEGORICAL, NULL},
               {"cnn", build_cnn, CLQ_LOSS_SPARSE_CATEGORICAL, NULL},
               {"softmax, pool", build_chain, CLQ_LOSS_SPARSE_CATEGORICAL, NULL},
@@ -86,7 +86,7 @@ typedef struct run {
     const char *names[PATHS_MOST], *reasons[PATHS_MOST];
 } run;
 
-/* As the trainer reports them once it has trained. */
+/* Notes the paths that the trainer reports after it has trained. */
 static void note_paths(const clq_trainer *trainer, const char *disabled, run *r) {
     clq_path_info path;
     for (r->paths = 0; clq_strategy_path(trainer->strategy, r->paths, &path); r->paths++) {
@@ -107,7 +107,7 @@ static clq_dataset *open_data(bool two) {
     assert_ok(clq_dataset_arrays(samples, CLQ_U8, SAMPLES, 3, shape, labels, CLQ_I32, 0, &data));
     if (two) assert_ok(clq_dataset_add_labels(data, values, CLQ_F32, VALUES));
     assert_ok(clq_dataset_shuffle(data, SAMPLES, 3));
-    assert_ok(clq_dataset_batch(data, BATCH, false)); /* the last has five */
+    assert_ok(clq_dataset_batch(data, BATCH, false)); /* the last batch has five samples */
     return data;
 }
 
@@ -156,7 +156,7 @@ static void train(size_t model_index, size_t place, const char *disabled, run *r
     clq_model_destroy(model);
 }
 
-/* The names of all paths, and all of them in one text. */
+/* Lists the names of all paths, and joins them in one text. */
 static size_t list_paths(const char *names[PATHS_MOST], char all[512]) {
     clq_devices devices;
     clq_model *model;
@@ -183,7 +183,7 @@ static void check_same(const run *got, const run *wanted, const char *where, con
         fail_msg("%s without %s: other bits than the plain way", where, disabled);
 }
 
-/* A row of the table. `ever` collects which paths were on anywhere. */
+/* Checks and prints a row of the table. `ever` collects which paths were on anywhere. */
 static void cross(size_t model, size_t place, const char *const *names, size_t count, const char *all, bool *ever) {
     static run plain, full, without;
     char where[64];
@@ -206,8 +206,8 @@ static void cross(size_t model, size_t place, const char *const *names, size_t c
 
 static bool all_places;
 
-/* In the short form a model is on every third of the devices, and the next one on others: every device has two kinds of
- * models. */
+/* In the short form a model runs on every third of the devices, and the next model on others: every device has two
+ * kinds of models. */
 static bool is_crossed(size_t model, size_t place) { return all_places || (model + model / 3 + place) % 3 == 0; }
 
 static void all_paths_cross_all_models(void **state) {
@@ -239,7 +239,7 @@ static void assert_off(const run *r, const char *name, const char *why) {
     assert_string_equal(reason ? reason : "on", why);
 }
 
-/* Where replicas wait for each other within forward and backward. */
+/* Replicas wait for each other within forward and backward. */
 static void exchanged_statistics_rule_paths_out(void **state) {
     (void)state;
     static run r;
@@ -251,7 +251,7 @@ static void exchanged_statistics_rule_paths_out(void **state) {
     assert_null(reason_of(&r, "one launch"));
 }
 
-/* What is exchanged is there when the last batch is. */
+/* Accumulated gradients are complete only with the last batch, so none can be exchanged before. */
 static void accumulated_gradients_rule_buckets_out(void **state) {
     (void)state;
     static run r;

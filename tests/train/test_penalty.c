@@ -1,9 +1,9 @@
-/* Penalties on weights, over whole trainings: losses and weights are those of a training by hand in double, on however
- * many devices, in however many batches, and whatever the loss is weighed or scaled by. */
+/* Penalties on weights over whole trainings. Losses and weights are those of a training by hand in double, with any
+ * number of devices and of batches in an update, and with any loss weight or loss scale. */
 #include "support/by_hand.h"
 
-/* Seven batches make an epoch, the last one of two samples: over three replicas one has none. Or updates of three
- * batches, of which the last has one. */
+/* Seven batches make an epoch. The last has two samples, so one of three replicas gets none. Or updates take three
+ * batches each, and the last update has one. */
 enum { KERNEL = INPUTS * UNITS, WEIGHTS = KERNEL + UNITS };
 
 static const double kernel_l1 = 0.03, kernel_l2 = 0.2, bias_l1 = 0.04;
@@ -15,7 +15,7 @@ static float first[WEIGHTS];
 
 typedef struct training {
     hand_log log;
-    double weights[WEIGHTS], evaluated; /* evaluated: the loss of all samples, at the end */
+    double weights[WEIGHTS], evaluated; /* evaluated: the final loss of all samples */
 } training;
 
 static double penalty_of(const double *w, double *dw) {
@@ -28,7 +28,7 @@ static double penalty_of(const double *w, double *dw) {
     return sum;
 }
 
-/* The mean squared error of samples [begin, end) of a dense layer, `weight` times, and the penalty, once. */
+/* Gives `weight` times a dense layer's mean squared error over samples [begin, end), plus the penalty once. */
 static double loss_of(const double *w, double weight, size_t begin, size_t end, double *dw) {
     double sum = penalty_of(w, dw);
     const double each = weight / (double)((end - begin) * UNITS);
@@ -43,7 +43,7 @@ static double loss_of(const double *w, double weight, size_t begin, size_t end, 
     return sum;
 }
 
-/* batch: samples of an update. */
+/* batch: the samples of each update. */
 static void train_by_hand(training *t, double weight, size_t batch) {
     double dw[WEIGHTS];
     size_t begin = 0;
@@ -66,7 +66,7 @@ static clq_model *make_model(bool frozen) {
     return m;
 }
 
-/* weight: of the loss. */
+/* weight: that of the loss. */
 static clq_trainer *open_trainer(const hand_way *how, double weight, const clq_model *model) {
     clq_output_config output = clq_output_config_default(clq_model_output_name(model, 0));
     output.loss = clq_loss_default(CLQ_LOSS_MEAN_SQUARED_ERROR);
@@ -86,7 +86,7 @@ static void train(const hand_way *how, double weight, training *t) {
     clq_model_destroy(model);
 }
 
-/* Where a weight is about 0, the side on which it is decides on its gradient: none of these comes near. */
+/* The gradient of a weight near 0 depends on the weight's sign. No weight here comes near 0. */
 static void check_way(const hand_way *how, double weight, double tolerance) {
     const char *of = how->accumulate ? "in several batches" : "in one batch";
     training got, want;
@@ -112,14 +112,14 @@ static void replicas_have_it_once(void **state) {
     check_way(&(hand_way){.devices = devices_of[2], .strategy = "ps"}, 1, 1e-5);
 }
 
-/* The penalty is of the model's loss, and so beside an output's weight. */
+/* The penalty belongs to the model's loss, so an output's weight does not scale it. */
 static void weights_of_losses_are_not_its(void **state) {
     (void)state;
     check_way(&(hand_way){.devices = devices_of[0], .strategy = "auto"}, 0.25, 1e-5);
     check_way(&(hand_way){.devices = devices_of[1], .strategy = "auto"}, 3, 1e-5);
 }
 
-/* In 16 bits, with a loss scale, which is taken off all gradients. bfloat16 has 8 bits. */
+/* With 16 bits and a loss scale, which is taken off all gradients. bfloat16 has 8 bits. */
 static void loss_scales_are_its_too(void **state) {
     (void)state;
     check_way(&(hand_way){.devices = devices_of[0], .strategy = "auto", .precision = CLQ_PRECISION_MIXED}, 1, 4e-3);
@@ -128,7 +128,7 @@ static void loss_scales_are_its_too(void **state) {
               2e-2);
 }
 
-/* As in Keras, only what is trained has one. */
+/* As in Keras, frozen weights have no penalty. */
 static void frozen_weights_have_none(void **state) {
     (void)state;
     const hand_way how = {.devices = devices_of[0], .strategy = "auto"};

@@ -1,5 +1,5 @@
-/* The parts of a pipeline: turns of stages, bubbles, where a model is cut; what is refused; and a model that is too
- * large for each of its devices. That pipelines equal one replica is in test_strategies.c. */
+/* The parts of a pipeline: the order of the stages' turns, bubbles, where a model is cut, what is refused, and a model
+ * that is too large for any single device. test_strategies.c tests that pipelines equal one replica. */
 #include "strategy/pipeline/pipeline.h"
 #include "support/apart.h"
 #include "support/check.h"
@@ -12,7 +12,7 @@
 
 /* ---- turns ---- */
 
-/* Each micro-batch goes forward once, and back once afterwards, both in order; at most stages - stage are between. */
+/* Each micro-batch goes forward, and later backward, once, in order. At most stages - stage of them are in flight. */
 static void check_turns(unsigned stage, unsigned stages, unsigned count) {
     unsigned forward = 0, backward = 0, most = 0;
     for (unsigned i = 0; i < 2 * count; i++) {
@@ -46,13 +46,13 @@ static void bubbles(void **state) {
             const double forward[] = {1, 1, 1, 1, 1, 1}, backward[] = {2, 2, 2, 2, 2, 2};
             assert_near(clq_pipeline_bubble(stages, count, forward, backward), (stages - 1.0) / (count + stages - 1.0));
         }
-    /* By hand: the second stage is busy from 1 to 13, the first ends at 15. */
+    /* Worked out by hand: the second stage is busy from 1 to 13, and the first ends at 15. */
     assert_near(clq_pipeline_bubble(2, 2, (const double[]){1, 2}, (const double[]){2, 4}), 1 - 18.0 / 30);
 }
 
 /* ---- cuts ---- */
 
-/* So many layers of 8 units, the last of `width`. */
+/* A chain of `layers` layers with 8 units each, except the last, which has `width`. */
 static clq_model *chain(unsigned layers, size_t width, unsigned mark) {
     clq_model *m;
     assert_ok(clq_model_create("chain", &m));
@@ -85,14 +85,14 @@ static void check_ends(const clq_model *m, const clq_cut_wishes *wishes, const u
 
 static void stages_are_alike(void **state) {
     (void)state;
-    clq_model *m = chain(6, 8, 0); /* tensors: the input is 1, layers are 2 to 7 */
+    clq_model *m = chain(6, 8, 0); /* tensor 1 is the input; 2 to 7 are the layers' outputs */
     clq_cut_wishes wishes = wishes_of(2);
     check_ends(m, &wishes, (const uint32_t[]){5});
     wishes = wishes_of(3);
     check_ends(m, &wishes, (const uint32_t[]){4, 6});
     wishes = wishes_of(6);
     check_ends(m, &wishes, (const uint32_t[]){3, 4, 5, 6, 7});
-    /* A first device with room for one layer: parameters, gradient, its sum, two moments, of 512 bytes each. */
+    /* The first device has room for one layer: parameters, gradient, gradient sum and two moments of 512 bytes each. */
     wishes = wishes_of(2);
     wishes.memory[0] = 8000;
     check_ends(m, &wishes, (const uint32_t[]){3});
@@ -100,13 +100,13 @@ static void stages_are_alike(void **state) {
     clq_stage stages[2];
     assert_ok(clq_choose_cuts(m, &wishes, stages, NULL));
     clq_model_destroy(m);
-    m = chain(6, 4000, 0); /* the last one is nearly all of it */
+    m = chain(6, 4000, 0); /* the last layer is nearly all of the model */
     wishes = wishes_of(2);
     check_ends(m, &wishes, (const uint32_t[]){7});
     clq_model_destroy(m);
 }
 
-/* Of cuts that balance about as well, the one that fewer bytes cross. */
+/* If several cuts balance about as well, the cut that the fewest bytes cross is chosen. */
 static void few_bytes_cross(void **state) {
     (void)state;
     clq_model *m;
@@ -123,7 +123,7 @@ static void few_bytes_cross(void **state) {
     clq_cut_wishes wishes = wishes_of(2);
     clq_stage stages[2];
     assert_ok(clq_choose_cuts(m, &wishes, stages, NULL));
-    assert_true(stages[0].after.at == 5 || stages[0].after.at == 6); /* behind one of the two */
+    assert_true(stages[0].after.at == 5 || stages[0].after.at == 6); /* after either layer of 2 units */
     clq_model_destroy(m);
 }
 
@@ -143,7 +143,7 @@ static void marks(void **state) {
     assert_ok(clq_model_finish(m, y));
     wishes = wishes_of(2);
     assert_fails(CLQ_ERROR_ARGUMENT, "cannot be cut behind layer 'twice'", clq_choose_cuts(m, &wishes, stages, NULL));
-    assert_int_equal(clq_pipeline_cut(m, y).id, 0); /* it is finished */
+    assert_int_equal(clq_pipeline_cut(m, y).id, 0); /* the model is finished */
     clq_model_destroy(m);
     assert_ok(clq_model_create("stranger", &m));
     (void)clq_pipeline_cut(m, x);
@@ -153,7 +153,7 @@ static void marks(void **state) {
 
 /* ---- measured times ---- */
 
-/* So many seconds for each part of the model; the last `unknown` ones are not known. */
+/* Gives each part of the model a time of `seconds`; the last `unknown` parts have no time. */
 static clq_stage_times times_of(const clq_model *m, double seconds, size_t unknown) {
     clq_stage *parts;
     size_t count;
@@ -175,7 +175,7 @@ static void check_timed(const clq_model *m, const clq_cut_wishes *wishes, clq_cu
     assert_int_equal(stages[1].before.at, end);
 }
 
-/* Six parts, which end in front of tensors 3 to 8; stages of k and 6 - k of them. */
+/* Six parts, which end in front of tensors 3 to 8. The two stages have k and 6 - k parts. */
 static void cuts_follow_measured_times(void **state) {
     (void)state;
     clq_model *m = chain(6, 8, 0);
@@ -185,22 +185,22 @@ static void cuts_follow_measured_times(void **state) {
     wishes.replicas = 2;
     wishes.times[0] = wishes.times[1] = &fast;
     check_timed(m, &wishes, CLQ_CUT_BY_TIME, 5);
-    wishes.times[1] = &slow; /* 5 and 3 s; 4 and 6 would be longer */
+    wishes.times[1] = &slow; /* stages of 5 s and 3 s; 4 s and 6 s would take longer */
     check_timed(m, &wishes, CLQ_CUT_BY_TIME, 7);
     wishes.times[0] = &slow;
     wishes.times[1] = &fast;
     check_timed(m, &wishes, CLQ_CUT_BY_TIME, 3);
-    wishes.memory[1] = 8000; /* room for one layer, however long the other stage takes */
+    wishes.memory[1] = 8000; /* room for one layer, however long the first stage takes */
     check_timed(m, &wishes, CLQ_CUT_BY_TIME, 7);
     wishes.memory[1] = wishes.memory[0];
     wishes.times[0] = &part;
     check_timed(m, &wishes, CLQ_CUT_BY_ESTIMATE, 5);
-    /* A second pipeline, whose first stage is slow: the slowest device of a stage counts. */
+    /* There is a second pipeline, whose first stage is slow: the slowest device of a stage counts. */
     wishes.replicas = 4;
     wishes.times[0] = wishes.times[3] = &fast;
     wishes.times[2] = &slow;
     check_timed(m, &wishes, CLQ_CUT_BY_TIME, 3);
-    /* Four parts that take less together, as one: 2.5 and 2 s. */
+    /* Four parts take less time measured as one: the stages take 2.5 s and 2 s. */
     fast.items[fast.count++] = (clq_stage_time){1, 6, {1, 1.5}};
     wishes.replicas = 2;
     check_timed(m, &wishes, CLQ_CUT_BY_TIME, 6);
@@ -212,7 +212,7 @@ static void cuts_follow_measured_times(void **state) {
 
 typedef struct script {
     unsigned trials;
-    double clock; /* a second a trial */
+    double clock; /* in seconds; advances by one second per trial */
 } script;
 
 static clq_status scripted_trial(void *context, clq_plan *plan, size_t first, size_t end, double *seconds) {
@@ -254,7 +254,7 @@ static void end_timing(timing *t) {
     clq_device_close(t->of.device);
 }
 
-/* Anew, and kept; gives how many are known then. */
+/* Measures anew and keeps the times. Gives how many times are known then. */
 static size_t measure(timing *t, double budget_s) {
     const clq_tune_config tune = {
         .budget_s = budget_s, .trial = scripted_trial, .now = scripted_now, .context = &t->script};
@@ -278,7 +278,7 @@ static size_t recalled(const timing *t) {
     return known;
 }
 
-/* The programs of a plan of the first part: the device keeps them. */
+/* Loads the programs of a plan of the first part, which the device keeps. */
 static void load_first_part(const timing *t) {
     clq_plan *plan;
     clq_plan_config config = t->of.config;
@@ -312,9 +312,9 @@ static void times_are_kept(void **state) {
     const clq_tune_config tune = {.trial = scripted_trial, .context = &t.script};
     assert_ok(clq_stage_times_recall(&t.of, &times));
     assert_ok(clq_stage_times_measure(&t.of, &tune, t.parts, t.count, &times));
-    assert_int_equal(t.script.trials, trials); /* all is known */
+    assert_int_equal(t.script.trials, trials); /* all times are known */
     clq_free(times.items);
-    /* Of another size of micro-batch, and of another model, nothing is; and what is kept is of this one alone. */
+    /* Times are kept for one size of micro-batch and one model alone: another size or another model has none. */
     t.of.config.capacity = 5;
     assert_int_equal(measure(&t, 30), 1); /* a part takes 22 trials */
     assert_int_equal(recalled(&t), 1);
@@ -326,7 +326,7 @@ static void times_are_kept(void **state) {
     t.of.settings = "precision mixed\n";
     assert_int_equal(recalled(&t), 0);
     t.of.settings = NULL;
-    /* A program that was not saved for want of memory is compiled anew in each round: the sanitizers see that. */
+    /* If memory runs out before a program is saved, each round compiles it anew. Only the sanitizers watch that. */
     if (!IS_WATCHED) load_first_part(&t);
     assert_true(walk_allocations(measure_again, &t) > 20);
     end_timing(&t);
@@ -334,7 +334,7 @@ static void times_are_kept(void **state) {
     clq_model_destroy(other);
 }
 
-/* On the clock: that it is above 0 is all that holds on any machine. */
+/* Real times. All that holds on every machine is that they are above 0. */
 static void parts_take_time(void **state) {
     (void)state;
     clq_model *m = chain(3, 8, 0);
@@ -420,7 +420,7 @@ static void statistics_are_of_a_micro_batch(void **state) {
     clq_model_destroy(m);
 }
 
-/* Losses of some steps, the loss of an evaluation behind them, and the moving mean. */
+/* Gives the losses of two steps, the loss of an evaluation after them, and the moving mean. */
 static void train_normalised(const char *spec, const char *strategy, double losses[3], float mean[8]) {
     clq_devices devices;
     clq_trainer *trainer;
@@ -452,13 +452,14 @@ static void train_normalised(const char *spec, const char *strategy, double loss
     }
     assert_ok(clq_evaluate(trainer, data, &totals));
     losses[2] = totals.loss;
-    assert_ok(clq_trainer_get_variable(trainer, 3, mean)); /* behind dense/kernel, gamma and beta */
+    assert_ok(clq_trainer_get_variable(trainer, 3, mean)); /* variable 3 follows dense/kernel, gamma and beta */
     clq_dataset_destroy(data);
     clq_trainer_destroy(trainer);
     clq_model_destroy(m);
 }
 
-/* Of a pipeline's share in one micro-batch, as of a replica's; what is evaluated with is the mean of the pipelines'. */
+/* With one micro-batch, the batch statistics are those of a pipeline's share, like those of a replica's share.
+ * Evaluation uses the mean of all pipelines' moving statistics. */
 static void statistics_of_pipelines_are_averaged(void **state) {
     (void)state;
     double want[3], got[3];
@@ -488,7 +489,7 @@ static clq_model *wide(void) {
     return m;
 }
 
-/* Gives the losses; used: the most bytes that a device's buffers took. */
+/* Gives the losses, and in *used the most bytes that the buffers of one device took. */
 static clq_status train_wide(clq_system *system, const char *spec, clq_strategy_kind strategy, double *losses,
                              uint64_t *used) {
     clq_devices devices;
@@ -522,7 +523,7 @@ static clq_status train_wide(clq_system *system, const char *spec, clq_strategy_
     return status;
 }
 
-/* Parameters, gradient and two moments of 1.46 million parameters are 22 MiB, and more with the sum of gradients. */
+/* 1.46 million parameters with their gradient and two moments take 22 MiB, and the sum of gradients takes more. */
 static void a_model_that_no_device_holds(void **state) {
     (void)state;
     const uint64_t limit = 20u << 20;
@@ -540,14 +541,14 @@ static void a_model_that_no_device_holds(void **state) {
     assert_true(used <= limit);
     for (unsigned i = 0; i < STEPS; i++) assert_true(fabs(got[i] - want[i]) <= 1e-5 * want[i]);
     clq_system_close(small);
-    /* Too small for its stage, too. */
+    /* The devices are too small even for their stages. */
     assert_ok(clq_system_open(&(clq_system_config){.memory_limit_bytes = limit / 8}, &small));
     assert_fails(CLQ_ERROR_DEVICE_MEMORY, "replica 0, layers 'input_layer' to 'dense",
                  train_wide(small, "pocl:0,pocl:1", CLQ_STRATEGY_PIPELINE, got, &used));
     clq_system_close(small);
 }
 
-/* ---- a variable is whose stage it is in ---- */
+/* ---- a variable is in its stage ---- */
 
 static void variables_are_found(void **state) {
     (void)state;

@@ -1,5 +1,6 @@
-/* One set of weights per replica serves the plans for training, evaluation and prediction: these open no device, start
- * no thread and copy no weights; their values are those of the model in double; and training does not notice them. */
+/* One set of weights per replica serves the plans for training, evaluation and prediction. The plans for the latter two
+ * open no device, start no thread and copy no weights. Their values are those of the model in double, and they do not
+ * affect training. */
 #include "strategy/module.h"
 #include "support/apart.h"
 #include "support/check.h"
@@ -80,7 +81,7 @@ static void reference(float *const *w, const float *x, double *out) {
     for (size_t c = 0; c < CLASSES; c++) out[c] /= sum;
 }
 
-/* Evaluates and predicts, and holds both to the weights as they can be read. */
+/* Evaluates and predicts, and compares both with a computation from the weights that can be read. */
 static void check_values(run *r) {
     clq_totals totals;
     float outputs[SAMPLES][CLASSES], *w[VARIABLES];
@@ -183,7 +184,8 @@ static void inference_needs_no_training(void **state) {
     end(&r);
 }
 
-/* Where the driver compiles at the first launch, kernels of the plans beside are launched once before they are used. */
+/* If the driver compiles at the first launch, the kernels of the additional plans are launched once before their
+ * use. */
 static void compiling_leaves_weights_alone(void **state) {
     clq_system *cached = sys;
     assert_int_equal(files_begin(state), 0);

@@ -1,7 +1,7 @@
-/* The parameter server, on a model that tells which updates were made (far_below.h).
+/* The parameter server, on a model that shows which updates were made (far_below.h).
  *
- * A replica is held up behind its backward pass (the linker wraps clq_replica_run) until the others have got as far as
- * they may: no test depends on how fast the machine is, but for a limit on how long it is held. */
+ * A replica is held up after its backward pass (the linker wraps clq_replica_run), until the others have got as far as
+ * they may. So no test depends on the machine's speed, except for the limit on the hold. */
 #include "far_below.h"
 #include "strategy/modules/ps.h"
 #include "support/disguise.h"
@@ -14,16 +14,17 @@
 enum { REPLICAS = 4, NOBODY = 64 };
 #define FOUR "pocl:0,pocl:1,pocl:2,pocl:3"
 
-/* ---- who is held up ---- */
+/* ---- holding a replica up ---- */
 
 static const double held_most_s = 10;
-static atomic_uint posted_most;           /* steps that there are: behind the last, others have nothing to do */
-static atomic_uint held = NOBODY;         /* the replica */
-static atomic_bool held_till_failure;     /* of another */
+static atomic_uint posted_most;           /* number of steps; after the last one the others have nothing to do */
+static atomic_uint held = NOBODY;         /* the replica that is held up */
+static atomic_bool held_till_failure;     /* until another replica fails */
 static atomic_uint held_to_end;           /* how often the others got as far as they may */
-static atomic_bool held_has_begun = true; /* false: others begin after it, else they could be done before it reads */
+static atomic_bool held_has_begun = true; /* false: the others begin after it; otherwise they could end first */
 
-/* Whether the others have made the updates that they may make without the held replica; *idle: or have no more. */
+/* Whether the others have made all updates that they may make without the held replica. *idle: whether no steps are
+ * left for them. */
 static bool others_are_done(const clq_replica *replica, bool *idle) {
     clq_ps *ps = clq_ps_of(replica);
     clq_storage *storage = &ps->rounds.storage;
@@ -106,7 +107,7 @@ static void close_bench(bench *b) {
     held = NOBODY;
 }
 
-/* ---- what is to be ---- */
+/* ---- expected values ---- */
 
 static void check_weights(const bench *b, const double want[FEATURES + 1]) {
     float got[FEATURES + 1];
@@ -126,7 +127,7 @@ static void check_counts(const bench *b, size_t updates, size_t gradients) {
     assert_int_equal(counts.gradients, gradients);
 }
 
-/* The histogram, which is of `updates`; the largest staleness. */
+/* Checks that the histogram counts `updates` updates. Gives the largest staleness. */
 static size_t check_histogram(const bench *b, size_t bound, size_t updates) {
     uint64_t of[128], sum = 0;
     size_t count, largest = 0;
@@ -146,7 +147,7 @@ typedef struct told {
     size_t steps, bound, staleness;
 } told;
 
-/* In the order in which batches were handed out, with the rate of that place. */
+/* Steps are told in the order in which batches were handed out, with the rate of that place. */
 static clq_status hear(void *context, const clq_step_info *info) {
     told *t = context;
     assert_int_equal(info->step, ++t->steps);
@@ -168,7 +169,7 @@ static void fit_once(size_t bound, unsigned slow) {
     held = slow;
     posted_most = BATCHES;
     atomic_store(&held_to_end, 0);
-    /* Where fewer gradients may be under way than there are replicas, the held one may have to wait for the others. */
+    /* If fewer gradients may be under way than there are replicas, the held replica may have to wait for the others. */
     atomic_store(&held_has_begun, bound + 1 < REPLICAS);
     assert_ok(clq_fit(b.trainer, b.data, &(clq_fit_config){.epochs = 1, .on_log = hear, .context = &t}));
     held = NOBODY;
@@ -187,7 +188,7 @@ static void fit_once(size_t bound, unsigned slow) {
 static void every_update_is_made_once(void **state) {
     (void)state;
     for (unsigned run = 0; run < 10; run++) fit_once(4, run % 2 ? run % REPLICAS : NOBODY);
-    fit_once(1, 2); /* fewer under way than replicas */
+    fit_once(1, 2); /* fewer gradients under way than replicas */
     fit_once(64, 0);
 }
 
@@ -199,7 +200,7 @@ static void step(const bench *b) {
     assert_ok(clq_step(b->trainer, &batch));
 }
 
-/* Steps by hand, evaluation and weights that are set stand between whole steps as if all were synchronous. */
+/* Steps by hand, evaluation and the setting of weights come between whole steps, as if all updates were synchronous. */
 static void other_calls_see_all_updates(void **state) {
     (void)state;
     bench b = open_bench("ps", FOUR, (clq_strategy_options){.staleness = 4});
@@ -242,11 +243,11 @@ static void other_calls_see_all_updates(void **state) {
     close_bench(&b);
 }
 
-/* A checkpoint that is taken while gradients are under way has all updates up to its step: a new trainer goes on with
- * the step, the rate and the batch behind it. */
+/* A checkpoint that is taken while gradients are under way has all updates up to its step. A new trainer resumes with
+ * the right step, rate and batch. */
 static void updates_go_on_from_a_checkpoint(void **state) {
     (void)state;
-    static const size_t stops[] = {5, 13, 22}; /* the rate falls behind 10, 20 and 30 */
+    static const size_t stops[] = {5, 13, 22}; /* the rate falls after 10, 20 and 30 updates */
     for (size_t i = 0; i < CLQ_COUNT_OF(stops); i++) {
         char name[8];
         (void)snprintf(name, sizeof name, "%zu", stops[i]);
@@ -277,7 +278,7 @@ static void updates_go_on_from_a_checkpoint(void **state) {
     }
 }
 
-/* What keeps a fast path of the exchange off is said by its name. */
+/* Each fast path of the exchange is off, and names the reason. */
 static void check_paths(const bench *b) {
     clq_path_info path;
     size_t exchanges = 0;
@@ -289,7 +290,7 @@ static void check_paths(const bench *b) {
     assert_int_equal(exchanges, 3);
 }
 
-/* Central storage makes the same updates, on one device, too. */
+/* Central storage makes the same updates, also on one device. */
 static void central_makes_every_update(void **state) {
     (void)state;
     static const char *const specs[] = {"pocl:0", "pocl:0,pocl:1,pocl:2", FOUR};
@@ -298,7 +299,7 @@ static void central_makes_every_update(void **state) {
         double want[FEATURES + 1] = {0};
         assert_ok(clq_fit(b.trainer, b.data, &(clq_fit_config){.epochs = 1}));
         for (size_t u = 0; u < BATCHES; u++) add_update(want, u, u, 0, BATCH, 1.0);
-        /* A third of a batch is no power of two. */
+        /* With three replicas sums are not exact: a third of a batch is no power of two. */
         if (i != 1) check_weights(&b, want);
         check_counts(&b, BATCHES, BATCHES * clq_trainer_replicas(b.trainer));
         check_paths(&b);
@@ -306,7 +307,7 @@ static void central_makes_every_update(void **state) {
     }
 }
 
-/* A model of which a device has room for parameters and gradient, and not for Adam's moments beside them. */
+/* A device has room for this model's parameters and gradient, but not for Adam's moments beside them. */
 static void optimizer_state_needs_no_room_on_devices(void **state) {
     (void)state;
     static const char *const strategies[] = {"single", "central", "ps"};
@@ -388,7 +389,7 @@ static void the_slowest_are_left_out(void **state) {
     close_bench(&b);
 }
 
-/* A batch with samples for one replica: those without any are not enough for an update. */
+/* Only one replica gets samples of the batch. The replicas without samples are not enough for an update. */
 static void small_batches_are_waited_for(void **state) {
     (void)state;
     static const float one[FEATURES] = {1, 2, 3}, far[1] = {65536.0f};
@@ -418,11 +419,11 @@ static void who_waits_has_a_deadline(void **state) {
     } cases[] = {{"central", {.staleness = 0}}, {"ps", {.staleness = 1}}};
     for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
         bench b = open_bench(cases[i].strategy, "pocl:0,pocl:1", cases[i].options);
-        for (size_t u = 0; u < 4; u++) step(&b); /* so that all kernels are built */
+        for (size_t u = 0; u < 4; u++) step(&b); /* builds all kernels */
         clq_trainer_destroy(b.trainer);
         assert_ok(open_trainer(b.model, cases[i].strategy, "pocl:0,pocl:1", cases[i].options, 0.05, &b.trainer));
         held = 1;
-        held_has_begun = false; /* with all batches done by the other replica nobody would wait */
+        held_has_begun = false; /* otherwise the other replica could do all batches, and nobody would wait */
         posted_most = 0;
         held_till_failure = true;
         clq_status status = CLQ_OK;
@@ -460,7 +461,7 @@ static void bad_options_are_refused(void **state) {
         assert_fails(CLQ_ERROR_ARGUMENT, cases[i].word,
                      open_trainer(b.model, cases[i].strategy, FOUR, cases[i].options, 0, &trainer));
     assert_null(trainer);
-    assert_ok(clq_trainer_server_counts(b.trainer, &counts)); /* of a strategy without a store */
+    assert_ok(clq_trainer_server_counts(b.trainer, &counts)); /* a strategy without a store */
     assert_ok(clq_trainer_staleness(b.trainer, 0, NULL, &bounds));
     assert_true(counts.servers == 0 && counts.updates == 0 && bounds == 0);
     close_bench(&b);

@@ -1,5 +1,5 @@
-/* Counts, indices and enumerators that callers give, out of their ranges: each is refused in one line, whatever lies
- * behind the struct or array that it is in. The address sanitizer sees what is read or written there. */
+/* Counts, indices and enumerators of callers that are out of range. Each is refused in one line, whatever lies after
+ * the struct or array that holds it. The address sanitizer sees any read or write there. */
 #include "support/check.h"
 #include "support/system.h"
 
@@ -62,7 +62,7 @@ static void devices(void **state) {
     assert_null(clq_system_device_info(sys, SIZE_MAX));
 }
 
-/* A struct that names the device alone means all of it. */
+/* If a struct names only the device, it means the whole device. */
 static void a_device_without_parts(void **state) {
     (void)state;
     clq_devices whole = {.system = sys, .count = 1, .items = {{.index = one.items[0].index}}};
@@ -289,10 +289,10 @@ static void gradients_of_accumulated_batches(void **state) {
     assert_fails(CLQ_ERROR_STATE, "accumulated", clq_trainer_get_gradient(trainer, 0, 0, before));
     assert_ok(clq_step_gradients(trainer, &batch));
     assert_ok(clq_trainer_get_gradient(trainer, 0, 0, before));
-    /* Once more: the first gradient, and the batch that was accumulated for it, are dropped. */
+    /* A second gradient: the first one, and the batch that was accumulated for it, are dropped. */
     assert_ok(clq_step_gradients(trainer, &batch));
     assert_ok(clq_trainer_get_gradient(trainer, 0, 0, after));
-    assert_memory_equal(before, after, sizeof before); /* the mean over one batch is that over two of the same */
+    assert_memory_equal(before, after, sizeof before); /* the mean over one batch equals that over two copies of it */
     assert_ok(clq_step_reduce(trainer));
     assert_ok(clq_step_apply(trainer));
     clq_step_info info;

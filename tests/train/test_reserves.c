@@ -1,5 +1,5 @@
-/* Room for later members: each struct of the headers that has some, and is a program's to make, is refused where it is
- * not 0. */
+/* Room for later members. Each struct of the headers that has some, and that a program fills in, is refused if this
+ * room is not 0. */
 #include "support/files.h"
 #include "support/system.h"
 #include "train/train.h"
@@ -138,7 +138,7 @@ static clq_status batch(void) {
     return status;
 }
 
-/* A builder's config: the model says what was wrong with it when it is finished. */
+/* A builder's config: finishing the model fails with what was wrong with the config. */
 typedef clq_tensor (*builder)(clq_model *model);
 static clq_status build(builder make, clq_shape input) {
     clq_model *model;
@@ -280,7 +280,7 @@ static void what_is_not_known_is_refused(void **state) {
     }
 }
 
-/* Those that the library fills in; and those that other tests try (train/settings, train/sampling, interop). */
+/* Structs that the library fills in, and structs that other tests try (train/settings, train/sampling, interop). */
 static const char *const others[] = {"clq_device_info", "clq_variable_info",  "clq_checkpoint_counts",
                                      "clq_comm_times",  "clq_part_tensor",    "clq_custom_report",
                                      "clq_totals",      "clq_generator_info", "clq_early_stopping_result",

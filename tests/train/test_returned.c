@@ -1,4 +1,4 @@
-/* Callers' functions that fail without a detail: the detail then says which one it was, and not what failed before. */
+/* Callers' functions that fail without a detail: the detail then names the function, and not what failed before. */
 #include "support/check.h"
 #include "support/files.h"
 #include "support/system.h"
@@ -112,7 +112,7 @@ static void functions_at_checkpoints(void **state) {
     }
 }
 
-/* Progress is told now and then: within a validation after a quarter of a second at the latest. */
+/* Progress is told now and then: in a validation after a quarter of a second at the latest. */
 static void progress_of_a_validation(void **state) {
     (void)state;
     enum { MANY = 200000 };

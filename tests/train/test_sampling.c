@@ -1,4 +1,5 @@
-/* Drawing tokens by their logits: shares of many draws against the probabilities, and what has one answer. */
+/* Drawing tokens by their logits: the shares of many draws are compared with the probabilities, and some draws have
+ * only one answer. */
 #include "support/check.h"
 #include "train/sampling.h"
 
@@ -10,7 +11,7 @@ static const double shares[COUNT] = {0.15, 0.4, 0, 0.25, 0.2};
 static float logits[COUNT];
 
 static void make_logits(void) {
-    for (size_t i = 0; i < COUNT; i++) logits[i] = (float)log(shares[i]) + 3; /* of a share of 0: -infinity */
+    for (size_t i = 0; i < COUNT; i++) logits[i] = (float)log(shares[i]) + 3; /* a share of 0 gives -infinity */
 }
 
 static uint32_t draw(const clq_sampling *how, const float *from, uint64_t place) {
@@ -22,7 +23,7 @@ static uint32_t draw(const clq_sampling *how, const float *from, uint64_t place)
     return token;
 }
 
-/* want: in proportion to these. */
+/* want: the expected shares, up to a common factor. */
 static void check_shares(const clq_sampling *how, const double want[COUNT]) {
     double all = 0;
     size_t seen[COUNT] = {0};
@@ -54,7 +55,7 @@ static void draws_are_among_the_most_probable(void **state) {
     check_shares(&(clq_sampling){.temperature = 1, .top_k = 9}, shares);
     check_shares(&(clq_sampling){.temperature = 1, .top_p = 0.7}, (const double[]){0, 0.4, 0, 0.25, 0.2});
     check_shares(&(clq_sampling){.temperature = 1, .top_p = 0.1}, (const double[]){0, 1, 0, 0, 0});
-    /* Of the two most probable ones, 0.6 is reached by the first alone. */
+    /* Among the two most probable tokens, the first alone reaches 0.6. */
     check_shares(&(clq_sampling){.temperature = 1, .top_k = 2, .top_p = 0.6}, (const double[]){0, 1, 0, 0, 0});
 }
 

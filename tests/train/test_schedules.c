@@ -1,4 +1,4 @@
-/* Schedules against their closed forms, and that an update gets its own rate. */
+/* Schedules compared with their closed forms, and each update's own rate. */
 #include "support/apart.h"
 #include "support/check.h"
 #include "support/system.h"
@@ -41,12 +41,12 @@ static void closed_forms(void **state) {
     same(rate("polynomial:decay_steps=4,end=0.1", 40), 0.1);
     same(rate("polynomial:decay_steps=4,end=0,power=2", 2), 0.125);
     same(rate("polynomial:decay_steps=4,end=0,power=0.5", 3), 0.25);
-    /* Steps 5 to 8 decay over 8 steps, 9 to 12 over 12. */
+    /* Steps 5 to 8 decay over 8 steps, and steps 9 to 12 over 12. */
     same(rate("polynomial:decay_steps=4,end=0,cycle=1", 0), 0.5);
     same(rate("polynomial:decay_steps=4,end=0,cycle=1", 4), 0);
     same(rate("polynomial:decay_steps=4,end=0,cycle=1", 6), 0.125);
     same(rate("polynomial:decay_steps=4,end=0,cycle=1", 9), 0.125);
-    same(rate("piecewise:boundaries=2,values=1/0.5", 2), 1); /* up to and with the boundary */
+    same(rate("piecewise:boundaries=2,values=1/0.5", 2), 1); /* including the boundary */
     same(rate("piecewise:boundaries=2,values=1/0.5", 3), 0.5);
     same(rate("piecewise:boundaries=2/4/6/8,values=5/4/0/2/1", 5), 0); /* a rate may be 0 */
     same(rate("piecewise:boundaries=2/4/6/8,values=5/4/3/2/1", 8), 2);
@@ -62,14 +62,14 @@ static void restarts(void **state) {
     same(rate(once, 6), 0.25);
     same(rate(once, 8), 0.1875);
     same(rate(once, 12), 0.125);
-    /* Runs of 6, 12, 24, … steps begin at 0, 6, 18, 42. */
+    /* Runs have 6, 12, 24, ... steps and begin at 0, 6, 18, 42. */
     static const char twice[] = "cosine_restarts:first_decay_steps=6,m_mul=0.5,alpha=0.5";
     same(rate(twice, 2), 0.4375);
     same(rate(twice, 6), 0.375);    /* (1 + 1/2) / 4 */
-    same(rate(twice, 10), 0.34375); /* a third of it: 0.5 * (0.5 * 0.5 * 0.75 + 0.5) */
+    same(rate(twice, 10), 0.34375); /* a third of that run: 0.5 * (0.5 * 0.5 * 0.75 + 0.5) */
     same(rate(twice, 18), 0.3125);
     same(rate(twice, 42), 0.28125);
-    /* Each begins at lr, whatever the logarithms are rounded to: by sums of the runs' lengths. */
+    /* Each run begins at lr, however logarithms are rounded. Sums of the runs' lengths give its begin. */
     for (unsigned longer = 2; longer <= 7; longer++) {
         char text[80];
         uint64_t begins = 0, steps = 3;
@@ -82,7 +82,7 @@ static void restarts(void **state) {
     }
 }
 
-/* From 0 or from a rate to the schedule's first; the schedule begins behind it. */
+/* A warm-up goes from 0, or from a given rate, to the schedule's first rate. The schedule begins after it. */
 static void warmed_up(void **state) {
     (void)state;
     same(rate("constant:warmup=4", 0), 0);
@@ -93,7 +93,7 @@ static void warmed_up(void **state) {
     same(rate("cosine:decay_steps=6,warmup=4,warmup_from=0.1", 2), 0.3);
     same(rate("cosine:decay_steps=6,warmup=4,warmup_from=0.1", 4), 0.5);
     same(rate("cosine:decay_steps=6,warmup=4,warmup_from=0.1", 6), 0.375);
-    same(rate("exponential:decay_steps=4,decay_rate=0.25,warmup=1,warmup_from=1", 0), 1); /* it may fall */
+    same(rate("exponential:decay_steps=4,decay_rate=0.25,warmup=1,warmup_from=1", 0), 1); /* a warm-up may fall */
     same(rate("exponential:decay_steps=4,decay_rate=0.25,warmup=1,warmup_from=1", 3), 0.25);
     same(rate("piecewise:boundaries=2,values=1/0.25,warmup=2", 1), 0.5); /* to the first of the values */
     same(rate("piecewise:boundaries=2,values=1/0.25,warmup=2", 4), 1);
@@ -151,7 +151,7 @@ static void refused(void **state) {
                  clq_strategy_parse("mirrored:speed=2", &strategy, &options));
 }
 
-/* A bias alone, which starts at 0, and a target of 1: an update by SGD takes lr times twice the distance away. */
+/* A bias alone, which starts at 0, with a target of 1: an update by SGD takes lr times twice the distance off it. */
 static const float sample[1] = {0}, target[1] = {1};
 static const clq_batch batch = {.count = 1,
                                 .samples = sample,
@@ -200,7 +200,7 @@ static void updates_go_by_it(void **state) {
     assert_fails(CLQ_ERROR_ARGUMENT, "decay_steps=0", create(&config, &trainer));
 }
 
-/* Batches of an update have one rate between them; a warm-up alone is a schedule, too. */
+/* The batches of an update share one rate. A warm-up alone is a schedule, too. */
 static void a_step_is_an_update(void **state) {
     (void)state;
     clq_trainer *trainer;
@@ -243,7 +243,7 @@ static clq_dataset *one_sample(void) {
     return data;
 }
 
-/* It is asked once for each update, in order, whatever is evaluated or read between. */
+/* The function is asked once for each update, in order, whatever is evaluated or read in between. */
 static void own_schedule(void **state) {
     (void)state;
     static const double wrong[] = {-1, 2e6, (double)NAN, (double)INFINITY};
@@ -268,7 +268,7 @@ static void own_schedule(void **state) {
         a = (asked){.bad = 1, .rate = wrong[i]};
         assert_ok(create(&config, &trainer));
         assert_fails(CLQ_ERROR_ARGUMENT, "for update 0: expected a number from 0 to 1e6", clq_step(trainer, &batch));
-        a.calls = a.bad = 0; /* asked again, it gives a rate */
+        a.calls = a.bad = 0; /* asked again, the function gives a valid rate */
         distance = 1;
         step_by(trainer, 0.25, &distance);
         clq_trainer_destroy(trainer);
@@ -285,13 +285,13 @@ static void own_schedule(void **state) {
     clq_dataset_destroy(data);
 }
 
-/* A step within a run is refused, and asks for no rate. */
+/* A step within clq_run is refused, and asks for no rate. */
 static clq_status whole_gradient(clq_replica_context *replica, void *trainer) {
     if (clq_step_gradients(trainer, &batch) != CLQ_ERROR_STATE) return CLQ_ERROR_INTERNAL;
     return clq_replica_gradients(replica, 1 / (double)replica->global_count);
 }
 
-/* In a loop of clq_run the update asks; of a wrong rate the gradient stays for another try. */
+/* In a loop of clq_run the update asks for the rate. If the rate is wrong, the gradient stays for another try. */
 static void own_schedule_in_loops(void **state) {
     (void)state;
     clq_trainer *trainer;
@@ -312,7 +312,7 @@ static void own_schedule_in_loops(void **state) {
     a.calls = a.bad = 0;
     assert_ok(clq_step_apply(trainer));
     assert_int_equal(a.calls, 1);
-    double distance = 0.5; /* half of it is left by a rate of 0.25 */
+    double distance = 0.5; /* a rate of 0.25 has left half of it */
     step_by(trainer, 0.125, &distance);
     clq_distributed_destroy(parts);
     clq_dataset_destroy(data);

@@ -1,5 +1,4 @@
-/* <clique/settings.h>: what describes settings, that each key sets what it names, what is refused, and who owns
- * texts. */
+/* <clique/settings.h>: the descriptions of settings, what each key sets, what is refused, and who owns texts. */
 #include "support/settings.h"
 #include "support/system.h"
 
@@ -7,7 +6,7 @@
 
 /* ---- descriptions ---- */
 
-/* "(default 64)" of a help; NULL: it says none in one word. word: room for it. */
+/* Finds "(default 64)" in a help text and copies its word into `word`. NULL: the help names no default in one word. */
 static const char *default_in(const char *help, char word[64]) {
     const char *at = strstr(help, "(default ");
     if (!at) return NULL;
@@ -31,7 +30,7 @@ static void settings_are_described(void **state) {
         const char *key = clq_setting_key(setting), *initial = clq_setting_default(setting);
         char word[64];
         double least = -1, most = -1;
-        assert_ok(clq_setting_find(key, &found)); /* a key is of one setting */
+        assert_ok(clq_setting_find(key, &found)); /* each key names one setting */
         assert_ptr_equal(found, setting);
         assert_true(strlen(clq_setting_help(setting)) > 5 && !strchr(clq_setting_help(setting), '\n'));
         if (strstr(clq_setting_help(setting), "--")) fail_msg("%s: help speaks of the command", key);
@@ -51,7 +50,7 @@ static void settings_are_described(void **state) {
     clq_settings_destroy(settings);
 }
 
-/* Programs need not cut placeholders. */
+/* Programs need not parse placeholders to know the choices. */
 static void choices_are_told(void **state) {
     (void)state;
     clq_settings *settings = make_settings();
@@ -82,7 +81,7 @@ static void expect_setting(clq_settings *settings, const char *key, size_t index
     if (got && (!value || strcmp(got, value) != 0)) fail_msg("%s: %s, not %s", key, got, value ? value : "none");
 }
 
-/* What was set is read again; and the default of what was not. */
+/* A setting that was set gives its value, and any other gives its default. */
 static void values_are_read(void **state) {
     (void)state;
     static const struct {
@@ -209,7 +208,7 @@ static const struct {
 #undef CASE
 };
 
-/* With what makes a value allowed. */
+/* Settings with what makes the value of case i allowed. */
 static clq_settings *for_case(size_t i) {
     clq_settings *settings = make_settings();
     assert_ok(clq_settings_set(settings, "loss", "mse"));
@@ -241,7 +240,7 @@ static void each_key_sets_what_it_names(void **state) {
     clq_model_destroy(model);
 }
 
-/* "devices" is looked at when a trainer is made. */
+/* "devices" has no case: it is checked when a trainer is made. */
 static void all_keys_of_trainers_are_tried(void **state) {
     (void)state;
     for (size_t i = 0; i < clq_setting_count(); i++) {
@@ -261,7 +260,7 @@ static void nonsense_is_refused(void **state) {
         const char *key, *value, *says;
     } refused[] = {
         {"bach", "1", "setting 'bach' is unknown: clq_setting_at lists all; did you mean 'batch'?"},
-        {"model", "cnn", "setting 'model' is unknown"}, /* of the command alone */
+        {"model", "cnn", "setting 'model' is unknown"}, /* a setting of the command alone */
         {"batch", "0", "batch '0': expected a whole number from 1 to 16777216"},
         {"batch", "12x", "batch '12x'"},
         {"seed", "-1", "seed '-1': expected a whole number of at least 0"},
@@ -301,7 +300,7 @@ static void nonsense_is_refused(void **state) {
     assert_ok(clq_settings_trainer_config(settings, model, 1, &after)); /* nothing has changed */
     assert_memory_equal(&before, &after, offsetof(clq_trainer_config, outputs));
     assert_int_equal(after.outputs[0].loss.kind, CLQ_LOSS_MEAN_SQUARED_ERROR);
-    /* What is wrong together, or with this model. */
+    /* Settings that do not go together, or not with this model. */
     assert_ok(clq_settings_set(settings, "backup", "1"));
     assert_fails(CLQ_ERROR_ARGUMENT, "backup is an option of strategy ps",
                  clq_settings_trainer_config(settings, model, 1, &after));
@@ -322,7 +321,7 @@ static void nonsense_is_refused(void **state) {
     clq_settings_destroy(settings);
 }
 
-/* Names of outputs may have the characters that texts are cut at. */
+/* Names of outputs may contain the characters at which texts are split. */
 static void names_of_outputs_may_be_odd(void **state) {
     (void)state;
     clq_settings *settings = make_settings();
@@ -358,7 +357,7 @@ static void configs_are_as_long_as_the_program_says(void **state) {
     clq_settings_destroy(settings);
 }
 
-/* Texts of a config hold, whatever becomes of the settings that it was made of: what the library gives back is
+/* A config's texts stay valid, whatever becomes of the settings that made it. Memory that the library releases is
  * overwritten here (fill_and_free). */
 static void configs_keep_their_texts(void **state) {
     (void)state;
@@ -401,7 +400,7 @@ static void *system_memory_again(void *context, void *block, size_t bytes) {
     return realloc(block, bytes);
 }
 static void fill_and_free(void *context, void *block) {
-    static void *(*const volatile fill)(void *, int, size_t) = memset; /* no compiler leaves it out */
+    static void *(*const volatile fill)(void *, int, size_t) = memset; /* volatile: no compiler leaves the call out */
     (void)context;
     if (block) (void)fill(block, 0xdd, malloc_usable_size(block));
     free(block);
@@ -409,8 +408,8 @@ static void fill_and_free(void *context, void *block) {
 static const clq_allocator spoiling = {
     .allocate = system_memory, .reallocate = system_memory_again, .release = fill_and_free};
 
-/* Defaults are constants: without memory, too, a setting has its own again; and one whose new value has no room keeps
- * what it had. */
+/* Defaults are constants: a setting returns to its default even without memory. If there is no memory for a new value,
+ * the setting keeps its old value. */
 static void defaults_need_no_memory(void **state) {
     (void)state;
     clq_model *model = make_two_outputs();

@@ -1,4 +1,4 @@
-/* <clique/settings.h>: trainers and fits by settings are those by configs. */
+/* <clique/settings.h>: trainers and fits made by settings equal those made by configs. */
 #include "support/files.h"
 #include "support/settings.h"
 #include "support/system.h"
@@ -46,7 +46,7 @@ static clq_settings *for_training(void) {
     return settings;
 }
 
-/* The same as for_training says. */
+/* The same trainer as for_training describes. */
 static clq_trainer *by_config(const clq_model *model, clq_output_config outputs[2], clq_optimizer_config *other) {
     clq_trainer_config config = clq_trainer_config_default();
     clq_devices devices;
@@ -80,7 +80,7 @@ static clq_status count_epochs(void *context, clq_trainer *trainer, const clq_ep
     return CLQ_OK;
 }
 
-/* A fit by settings, with a callback of the program's, and checkpoints from which another one goes on. */
+/* A fit by settings, with a callback of the program's own, and with checkpoints from which another fit resumes. */
 static void trainers_by_settings_are_those_by_configs(void **state) {
     (void)state;
     char folder[] = "/tmp/clique-settings-XXXXXX", table[64], checkpoints[64];
@@ -107,7 +107,7 @@ static void trainers_by_settings_are_those_by_configs(void **state) {
     read_all(made, of_settings);
     read_all(config_made, of_config);
     assert_memory_equal(of_settings, of_config, sizeof of_config);
-    /* It goes on where the checkpoint is: nothing is left of two epochs. */
+    /* The fit resumes at the checkpoint: nothing is left of two epochs. */
     clq_trainer_destroy(made);
     assert_ok(clq_settings_create_trainer(settings, sys, model, &made));
     assert_fails(CLQ_ERROR_ARGUMENT, "resume", clq_settings_fit(settings, made, data, NULL, NULL, 0));
@@ -148,8 +148,8 @@ static void fits_are_refused(void **state) {
     clq_model_destroy(model);
 }
 
-/* What excludes a callback is the trainer's, which may have more of its config than the settings say, and which later
- * settings do not change. */
+/* The trainer decides what excludes a callback. Its config may have more than the settings say, and later settings do
+ * not change it. */
 static void fits_go_by_the_trainer(void **state) {
     (void)state;
     clq_model *model = make_two_outputs();
@@ -208,7 +208,7 @@ static void the_learning_rate_changes(void **state) {
     clq_model_destroy(model);
 }
 
-/* The limit of the system is that of the settings. */
+/* The system has the memory limit of the settings. */
 static void systems_have_their_settings(void **state) {
     (void)state;
     clq_settings *settings = make_settings();

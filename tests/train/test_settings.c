@@ -1,4 +1,4 @@
-/* The table of settings: that its rows are whole, that keys have what the rows say, and that configs are checked. */
+/* The table of settings: its rows are complete, keys contain what the rows say, and configs are checked. */
 #include "support/check.h"
 #include "support/system.h"
 #include "device/device.h"
@@ -12,7 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Help tells each option with a group, whose key word no other group has; and begins with ten options of train. */
+/* Help lists each option in a group, and no two groups have the same key word. It begins with ten options of train. */
 static void help_has_each_option(void **state) {
     (void)state;
     const clq_setting *row;
@@ -73,7 +73,7 @@ static clq_hash128 key_of(const clq_trainer_config *config, unsigned key, clq_st
     return hash;
 }
 
-/* What is changed, and the keys that have to change with it. */
+/* What is changed, and the keys that must change with it. */
 typedef struct change {
     clq_trainer_config config;
     unsigned keys;
@@ -96,7 +96,7 @@ static void keys_have_what_matters(void **state) {
     CHANGE(6, sample_dtype, CLQ_F32, P | S);
     CHANGE(7, check_numerics, true, P | S);
     CHANGE(8, strategy_options.local_steps, 5, C);
-    CHANGE(9, strategy_options.micro_batches, 5, 0); /* of pipelines, and the key is of mirrored */
+    CHANGE(9, strategy_options.micro_batches, 5, 0); /* of pipelines, but the key is that of mirrored */
     CHANGE(10, seed, 5, 0);
     CHANGE(11, optimizer.values[0], 5, 0);
     CHANGE(12, optimizer, clq_optimizer_default(CLQ_OPTIMIZER_SGD), P | C);
@@ -112,7 +112,7 @@ static void keys_have_what_matters(void **state) {
         }
 }
 
-/* The same paths in another order are the same. */
+/* The same paths in another order give the same text. */
 static void disabled_paths_have_one_text(void **state) {
     (void)state;
     static const char *const texts[] = {"one launch,overlap", "overlap,one launch", "overlap,one launch,overlap,"};
@@ -142,7 +142,7 @@ static clq_trainer_config working(void) {
     return config;
 }
 
-/* What the table says that holds if nothing is given is what the code does then. */
+/* If nothing is given, the code does what the table says. */
 static void implied_defaults_hold(void **state) {
     (void)state;
     clq_settings settings = {0};
@@ -182,7 +182,7 @@ static void implied_defaults_hold(void **state) {
                 {"parts", made->config.parts},
                 {"part", made->config.part}};
     const clq_setting *row;
-    size_t compared = 2, implied = 0; /* the loss and the monitor are above */
+    size_t compared = 2, implied = 0; /* the loss and the monitor are compared above */
     for (size_t i = 0; (row = clq_setting_row(i)) != NULL; i++) {
         double value;
         for (size_t k = 0; row->implied && k < CLQ_COUNT_OF(held); k++) {
@@ -200,7 +200,7 @@ static void implied_defaults_hold(void **state) {
     clq_free(made);
 }
 
-/* What the headers exclude, one at a time. */
+/* Each config breaks one rule of the headers. */
 static void configs_are_checked(void **state) {
     (void)state;
     enum { CASES = 24 };
@@ -286,7 +286,7 @@ static void fits_and_callbacks_are_checked(void **state) {
     assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
     assert_ok(clq_dataset_arrays(sample, CLQ_F32, 1, 1, shape, sample, CLQ_F32, 1, &data));
     assert_ok(clq_dataset_batch(data, 1, false));
-    for (unsigned i = 0; i < 2; i++) /* whether there is a log or not */
+    for (unsigned i = 0; i < 2; i++) /* without a log and with one */
         assert_fails(
             CLQ_ERROR_ARGUMENT, "log_every_s is -1",
             clq_fit(trainer, data, &(clq_fit_config){.epochs = 1, .log_every_s = -1, .on_log = i ? nothing : NULL}));

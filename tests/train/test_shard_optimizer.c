@@ -1,5 +1,6 @@
-/* The optimizer sharded over replicas: the same bits as with all of it everywhere where sums have one order, in steps
- * in one and by hand, with a part of the state for each replica. That they equal one replica: test_strategies.c. */
+/* The optimizer sharded over replicas, each of which has a part of the state. If sums have one order, the bits are
+ * those of a whole optimizer on each replica, in whole steps and by hand. test_strategies.c tests that they equal one
+ * replica. */
 #include "support/runs.h"
 
 #include <math.h>
@@ -15,7 +16,7 @@ static clq_trainer_config sharded(clq_trainer_config config) {
     config.strategy_options.shard_optimizer = 1;
     return config;
 }
-/* In the form for any device: scattered, updated, gathered. */
+/* The form for any device: scatter, update, gather. */
 static clq_trainer_config sharded_plain(clq_trainer_config config) { return sharded(whole_plain(config)); }
 static clq_trainer_config measured(clq_trainer_config config) {
     config.measure_gradient = true;
@@ -50,10 +51,10 @@ static void bits_are_those_of_the_whole(void **state) {
     same_bits("sgd:momentum=0.9,nesterov=1", "pocl:0,pocl:1", NULL, whole, sharded_plain);
     same_bits("adagrad", "pocl:0,pocl:1,pocl:2,pocl:3,pocl:4", NULL, whole, sharded_plain);
     same_bits("sgd", "pocl:0,pocl:1", NULL, whole, sharded_plain); /* no state */
-    same_bits("adam", "pocl:0", NULL, whole, sharded);             /* nobody to share it with */
+    same_bits("adam", "pocl:0", NULL, whole, sharded);             /* no other replica to share with */
 }
 
-/* Weights and gradient have changed places after an odd number of steps in one. */
+/* After an odd number of whole steps, weights and gradient have changed places. */
 static void steps_by_hand_go_on(void **state) {
     (void)state;
     static const char *const orders[] = {"h", "sh", "ssh", "hhs"};
@@ -80,11 +81,11 @@ static void norms_are_of_the_whole_gradient(void **state) {
         clq_model_destroy(model);
     }
     assert_true(info[0].grad_norm > 0.0);
-    /* Added up part by part. */
+    /* The norm is added up part by part. */
     assert_true(fabs(info[0].grad_norm / info[1].grad_norm - 1) < 1e-6);
 }
 
-/* Two ranks have one order, whoever adds. */
+/* With two ranks a sum has one order, whichever rank adds. */
 static void two_replicas_have_one_order(void **state) {
     (void)state;
     for (unsigned a = CLQ_ALGORITHM_RING; a < CLQ_ALGORITHM_COUNT; a++) {
@@ -131,7 +132,7 @@ static void each_replica_has_its_part_of_the_state(void **state) {
     }
 }
 
-/* What the device holds, not what is reckoned. */
+/* What the device really holds, not what was computed in advance. */
 static void devices_hold_less(void **state) {
     (void)state;
     uint64_t bytes[2];
@@ -144,7 +145,7 @@ static void devices_hold_less(void **state) {
         clq_trainer_destroy(trainer);
         clq_model_destroy(model);
     }
-    assert_true(bytes[0] - bytes[1] >= moments * 95 / 100); /* each lacks half of it */
+    assert_true(bytes[0] - bytes[1] >= moments * 95 / 100); /* each replica lacks half of the moments */
 }
 
 /* ---- what goes on beside it ---- */

@@ -1,5 +1,4 @@
-/* Replicas on the same memory shard a step's update; nobody can tell from the results, and steps by hand go on from
- * there. */
+/* Replicas on the same memory shard a step's update. The results do not show it, and steps by hand go on from there. */
 #include "strategy/strategy.h"
 #include "support/check.h"
 #include "support/system.h"
@@ -14,13 +13,13 @@ enum { STEPS = 8, BATCH = 48, SECONDS_MOST = 240 };
 typedef struct run {
     const char *spec;
     clq_optimizer optimizer;
-    const char *steps; /* s: in one, h: by hand */
+    const char *steps; /* s: a whole step, h: by hand */
     size_t trace_steps;
     bool measures;
     clq_group_config group;
     size_t bucket_bytes;
     /* out */
-    size_t floats; /* of an arena */
+    size_t floats; /* in an arena */
     bool sharded;
     float *gradient, *parameters;
 } run;
@@ -30,7 +29,7 @@ static void release(run *r) {
     clq_free(r->parameters);
 }
 
-/* Replica 0's, and the others must have the same bits. */
+/* Reads replica 0's arenas. Those of the other replicas must have the same bits. */
 static void read_arenas(clq_trainer *trainer, run *r) {
     size_t bytes = clq_plan_arena_bytes(clq_strategy_plan(clq_trainer_strategy(trainer), 0));
     r->floats = bytes / sizeof(float);
@@ -53,7 +52,7 @@ static void make_step(clq_trainer *trainer, clq_dataset *data, bool by_hand) {
     clq_batch batch;
     bool more;
     assert_ok(clq_dataset_next(data, &batch, &more));
-    if (!more) assert_ok(clq_dataset_next(data, &batch, &more)); /* of the next epoch */
+    if (!more) assert_ok(clq_dataset_next(data, &batch, &more)); /* first of the next epoch */
     assert_true(more);
     if (!by_hand) {
         assert_ok(clq_step(trainer, &batch));
@@ -80,7 +79,7 @@ static void train(run *r) {
     assert_ok(clq_devices_select(sys, r->spec, &devices));
     assert_ok(clq_model_builtin("mlp", &model));
     assert_ok(clq_dataset_open("synthetic:28x28x1/10/128", "train", &data));
-    assert_ok(clq_dataset_batch(data, BATCH, false)); /* the last of an epoch is smaller */
+    assert_ok(clq_dataset_batch(data, BATCH, false)); /* an epoch's last batch is smaller */
     assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
     for (const char *step = r->steps; *step; step++) make_step(trainer, data, *step == 'h');
     read_arenas(trainer, r);
@@ -104,7 +103,7 @@ static void check_same(const run *a, const run *b) {
     assert_memory_equal(a->parameters, b->parameters, a->floats * sizeof(float));
 }
 
-/* On devices of one kind: the kernels that update alone and those that update together round alike. */
+/* On devices of one kind, kernels that update alone and kernels that update together round alike. */
 static void check_all_ways(const char *spec, clq_optimizer optimizer) {
     static const char *const others[] = {"ssssssss", "shsshhsh", "hhhsssss", "ssssssh", "h"};
     for (size_t i = 0; i < CLQ_COUNT_OF(others); i++) {
@@ -132,8 +131,9 @@ static void nobody_can_tell(void **state) {
 #endif
 }
 
-/* Of several drivers, each part is rounded by one of them: replicas keep the same bits, and agree with one device's
- * within what the order of sums leaves. As many replicas as can share an update; LAMB, whose update has two passes. */
+/* With several drivers, each part of the update is rounded by one of them. Replicas keep the same bits, and agree with
+ * one device within what the order of sums leaves. Also tested: as many replicas as can share an update, and LAMB,
+ * whose update has two passes. */
 static void drivers_agree(void **state) {
     (void)state;
     const struct {
@@ -165,7 +165,7 @@ static void drivers_agree(void **state) {
     }
 }
 
-/* Where the gradient goes over links or in buckets, each replica updates alone. */
+/* If the gradient goes over links or in buckets, each replica updates alone. */
 static void others_update_alone(void **state) {
     (void)state;
     const clq_optimizer adam = clq_optimizer_default(CLQ_OPTIMIZER_ADAM);

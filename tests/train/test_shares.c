@@ -1,4 +1,4 @@
-/* Unequal shares: the same shares give the same bits, shares by speed follow it, and what is refused. */
+/* Unequal shares: the same shares give the same bits, measured shares follow the speed, and wrong ones are refused. */
 #include "support/runs.h"
 #include "support/slow.h"
 #include "support/world_fabric.h"
@@ -13,7 +13,7 @@ static slow layer;
 
 /* ---- fixed shares ---- */
 
-/* That they equal one replica: test_strategies.c. */
+/* test_strategies.c tests that they equal one replica. */
 static void steps_by_hand_have_the_same_bits(void **state) {
     (void)state;
     run in_one = {.model = "mlp", .optimizer = "adam", .spec = "pocl:0,pocl:1,pocl:2", .weights = WEIGHTS(3, 0, 1)};
@@ -26,7 +26,7 @@ static void steps_by_hand_have_the_same_bits(void **state) {
     run_release(&by_hand);
 }
 
-/* Equal weights, whatever they are, are no weights. */
+/* Equal weights, whatever they are, are as good as no weights. */
 static void equal_weights_have_the_bits_of_none(void **state) {
     (void)state;
     run none = {.model = "mlp", .optimizer = "adam", .spec = "pocl:0,pocl:1,pocl:2"}, equal = none;
@@ -52,7 +52,7 @@ static size_t share_of(clq_trainer *trainer, unsigned replica) {
     return share;
 }
 
-/* Until the replica has less than half of the other's share. */
+/* Trains until the replica has less than half of the other's share. */
 static void train_until_small(clq_trainer *trainer, clq_dataset *data, unsigned replica) {
     for (int i = 0; share_of(trainer, replica) * 2 >= share_of(trainer, 1 - replica); i++) {
         if (i == STEPS_MOST) fail_msg("replica %u still has %zu samples", replica, share_of(trainer, replica));
@@ -60,7 +60,7 @@ static void train_until_small(clq_trainer *trainer, clq_dataset *data, unsigned 
     }
 }
 
-/* Each change is told, and they follow one another. */
+/* Each change is told, in the order of the steps. */
 static void check_changes(clq_trainer *trainer) {
     const size_t changes = clq_trainer_share_changes(trainer);
     uint64_t step, before = 0;
@@ -76,7 +76,8 @@ static void check_changes(clq_trainer *trainer) {
     assert_fails(CLQ_ERROR_ARGUMENT, "there are", clq_trainer_share_change(trainer, changes, &step, shares));
 }
 
-/* A device that becomes slow gets less, and another then; whatever the shares, gradients are those of one replica. */
+/* A device that becomes slow gets a smaller share, and then another device does. Whatever the shares are, both replicas
+ * have the same gradient. */
 static void shares_follow_the_speed(void **state) {
     (void)state;
     static const char *const specs[] = {
@@ -110,8 +111,8 @@ static void shares_follow_the_speed(void **state) {
     }
 }
 
-/* Of short steps on a device with threads of its own every fourth is measured, and every fourth batch here is an
- * epoch's last, smaller one, which does not count: the next step is measured then. */
+/* On a device with its own threads every fourth of its short steps is measured. Here every fourth batch is an epoch's
+ * last, smaller one, which does not count: then the next step is measured. */
 static void smaller_batches_hide_no_others(void **state) {
     (void)state;
     const run r = {.model = "cnn", .optimizer = "sgd:lr=0.01", .spec = "pocl:0,pocl:5", .configure = by_speed};
@@ -134,12 +135,12 @@ static void smaller_batches_hide_no_others(void **state) {
 
 static const clq_world_config patient = {.silence_s = 60, .deadline_s = 60};
 
-/* Of one process: the shares that it had last, and how often they were set. */
+/* What one process was told: its last shares, and how often shares were set. */
 typedef struct told {
     size_t shares[CLQ_REPLICAS_MAX], changes;
 } told;
 
-/* All processes have the same shares at each step, so they leave the loop at the same one. */
+/* All processes have the same shares at each step, so they leave the loop at the same step. */
 static clq_status train_until_smaller(clq_trainer *trainer, clq_dataset *data, told *out) {
     for (int i = 0; i < STEPS_MOST && out->shares[0] * 2 >= out->shares[1]; i++) {
         clq_batch batch;
@@ -171,7 +172,7 @@ static void train_process(fabric_rank *rank) {
     clq_model_destroy(model);
 }
 
-/* The slow process gets less, and all come to the same shares. */
+/* The slow process gets a smaller share, and all processes come to the same shares. */
 static void processes_share_by_speed(void **state) {
     (void)state;
     told all[2] = {{.changes = 0}};
@@ -191,7 +192,7 @@ static void processes_share_by_speed(void **state) {
     assert_true(all[0].shares[0] * 2 < all[0].shares[1]);
 }
 
-/* Before anything is measured shares are even, and stay so where that is best: the run is the one of even shares. */
+/* Shares are even before anything is measured, and stay even if that is best. The run equals one with even shares. */
 static void one_replica_has_all(void **state) {
     (void)state;
     run r = {.model = "mlp", .optimizer = "adam", .spec = "pocl:0", .configure = by_speed}, even = r;

@@ -1,6 +1,6 @@
-/* A training step allocates nothing once the first ones are over. (What drivers do by themselves is theirs; and among
- * devices of several drivers an exchange waits by a driver's callback, which may come after the wait was given up: for
- * that it takes a block of memory.) */
+/* A training step allocates nothing after the first steps. (What drivers allocate by themselves does not count. Among
+ * devices of several drivers an exchange waits by a driver's callback, which may come after the wait was given up: this
+ * takes a block of memory.) */
 #include "support/check.h"
 #include "support/system.h"
 #include "train/train.h"
@@ -26,7 +26,7 @@ static void check_steps(const char *spec, const char *model_name) {
     for (int i = 0; i < FIRST + STEPS; i++) {
         if (i == FIRST) {
             assert_ok(clq_trainer_wait(trainer));
-            assert_true(clq_memory_fail_at(0, false) > 0); /* they are counted */
+            assert_true(clq_memory_fail_at(0, false) > 0); /* allocations are counted */
         }
         batch.count = (size_t)(BATCH - i % 3);
         assert_ok(clq_step(trainer, &batch));

@@ -1,5 +1,5 @@
-/* clq_trainer_stop: from another thread, from a signal's handler, and from callbacks; what ends, where, and what is
- * kept. */
+/* clq_trainer_stop, called from another thread, from a signal handler and from callbacks: what ends, where it ends, and
+ * what is kept. */
 #include "support/files.h"
 #include "support/system.h"
 #include "train/train.h"
@@ -48,7 +48,7 @@ static void on_signal(int number) {
     clq_trainer_stop(trainer);
 }
 
-/* At the third step of a fit. */
+/* Raises the signal at the third step of a fit. */
 static uint64_t steps_seen;
 static clq_status raise_at_third(void *context, const clq_step_info *info) {
     (void)info;
@@ -56,7 +56,7 @@ static clq_status raise_at_third(void *context, const clq_step_info *info) {
     return CLQ_OK;
 }
 
-/* The fit ends behind the update in which the signal came, with a checkpoint; the next fit goes on. */
+/* The fit ends after the update during which the signal came, with a checkpoint. The next fit goes on. */
 static void a_signal_ends_a_fit(void **state) {
     (void)state;
     int number = SIGUSR1;
@@ -74,7 +74,7 @@ static void a_signal_ends_a_fit(void **state) {
     clq_checkpoints_close(checkpoints);
     assert_ok(clq_checkpoints_newest(files_path("signal"), &step));
     assert_int_equal(step, first + 3);
-    assert_ok(clq_fit(trainer, data, &(clq_fit_config){.steps = 2})); /* once */
+    assert_ok(clq_fit(trainer, data, &(clq_fit_config){.steps = 2})); /* the stop counts only once */
     assert_int_equal(clq_trainer_step(trainer), first + 5);
     assert_int_equal(sigaction(number, &before, NULL), 0);
 }
@@ -102,7 +102,7 @@ static void another_thread_ends_a_fit(void **state) {
     stopper s = {.begun = false};
     clq_thread *thread;
     assert_ok(clq_thread_start("stop", stop_soon, &s, &thread));
-    /* More epochs than it has time for. */
+    /* More epochs than there is time for. */
     const clq_fit_config fit = {.epochs = 1000000000, .context = &s, .on_progress = note_begin};
     assert_fails(CLQ_ERROR_INTERRUPTED, "clq_trainer_stop", clq_fit(trainer, data, &fit));
     clq_thread_join(thread);
@@ -128,7 +128,8 @@ static clq_status stop_in_vain(void *context, clq_trainer *of, const clq_fit_con
     return clq_fit_stop(of);
 }
 
-/* Behind a fit's last update, and in a fit that makes none, there is nothing to end; and no later call is. */
+/* After a fit's last update, and in a fit that makes no update, there is nothing to stop. No later call is stopped
+ * either. */
 static void a_late_stop_stops_nothing(void **state) {
     (void)state;
     const clq_callback late[] = {{.name = "epoch", .on_epoch = stop_now},
@@ -143,7 +144,7 @@ static void a_late_stop_stops_nothing(void **state) {
     }
 }
 
-/* Callbacks that make calls of their own, and look at no status: 1 evaluates, 2 predicts, 3 fits. */
+/* A callback that makes calls of its own and does not pass on their status: 1 evaluates, 2 predicts, 3 fits. */
 static unsigned calls;
 static clq_status call_others(void *context, clq_trainer *of, const clq_epoch_info *info) {
     float out[N];
@@ -187,12 +188,12 @@ static void a_stop_waits_for_what_comes_next(void **state) {
     assert_ok(clq_predict(trainer, data, out));
 }
 
-/* Stopped in its validation the epoch is still to be told: it is by the fit that goes on. */
+/* An epoch whose validation is stopped has not been told. The fit that resumes tells it. */
 static unsigned epochs_told;
 static uint64_t last_step;
 static clq_status stop_behind_last(void *context, const clq_step_info *info) {
     (void)context;
-    if (info->step == last_step) clq_trainer_stop(trainer); /* figures of the last update are read behind it */
+    if (info->step == last_step) clq_trainer_stop(trainer); /* the last update's figures are read after it */
     return CLQ_OK;
 }
 static clq_status count_epoch(void *context, const clq_epoch_info *info) {
@@ -209,12 +210,12 @@ static void a_validation_ends_too(void **state) {
     assert_ok(clq_checkpoints_open(&config, &checkpoints));
     const uint64_t first = clq_trainer_step(trainer);
     clq_fit_config fit = {.epochs = 1, .validation = data, .on_epoch = count_epoch, .checkpoints = checkpoints};
-    clq_trainer_stop(trainer); /* behind the first update */
+    clq_trainer_stop(trainer); /* stops after the first update */
     assert_fails(CLQ_ERROR_INTERRUPTED, "clq_trainer_stop", clq_fit(trainer, data, &fit));
     assert_int_equal(clq_trainer_step(trainer), first + 1);
     fit.on_log = stop_behind_last;
     fit.log_every_s = 1e9;
-    last_step = clq_trainer_step(trainer) + N / BATCH - 1; /* the first was made */
+    last_step = clq_trainer_step(trainer) + N / BATCH - 1; /* the first update was made */
     clq_checkpoints_close(checkpoints);
     config.folder = files_path("second");
     assert_ok(clq_checkpoints_open(&config, &checkpoints));
@@ -233,7 +234,7 @@ static void a_validation_ends_too(void **state) {
     clq_checkpoints_close(checkpoints);
 }
 
-/* The update that has begun is made. */
+/* An update that has begun is completed. */
 static void a_stop_ends_an_update_of_several_batches(void **state) {
     (void)state;
     clq_trainer_config config = clq_trainer_config_default();

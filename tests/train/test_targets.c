@@ -1,5 +1,5 @@
-/* Targets of any shape and sign: regression against a closed form, outputs of several rows, what integer labels become,
- * and what is refused. */
+/* Targets of any shape and sign: regression compared with a closed form, outputs of several rows, the conversion of
+ * integer labels, and what is refused. */
 #include "support/apart.h"
 #include "support/check.h"
 #include "support/system.h"
@@ -142,7 +142,7 @@ static void regression_follows_the_closed_form(void **state) {
 
 enum { ROWS = 2 };
 
-/* (ROWS, IN) to (ROWS, OUT), with these weights. */
+/* A trainer of a model from (ROWS, IN) to (ROWS, OUT), with the weights below. */
 static clq_trainer *open_rows(clq_loss loss, const char *metrics, clq_model **model) {
     static const float kernel[IN * OUT] = {0.5f, -1, 0.25f, 2, -0.75f, 1}, bias[OUT] = {0.125f, -0.5f};
     clq_devices devices;
@@ -204,7 +204,7 @@ static void outputs_may_have_rows(void **state) {
     clq_model_destroy(model);
 }
 
-/* Whole numbers are values where the loss wants values. */
+/* If the loss compares values, integer labels are taken as values. */
 static void integers_become_values(void **state) {
     (void)state;
     clq_model *model;
@@ -224,7 +224,7 @@ static void integers_become_values(void **state) {
 
 /* ---- sigmoid ---- */
 
-/* The loss of a model that ends in sigmoid is taken from the logits; metrics look at what the model gives. */
+/* If a model ends in sigmoid, the loss is computed from the logits. Metrics compare the model's output. */
 static void sigmoid_is_left_out(void **state) {
     (void)state;
     static const float kernel[IN] = {40, -1.5f, 0.5f};
@@ -251,7 +251,8 @@ static void sigmoid_is_left_out(void **state) {
     for (size_t n = 0; n < N; n++) {
         double z = 0, t = labels[n];
         for (size_t i = 0; i < IN; i++) z += (double)inputs[n * IN + i] * (double)kernel[i];
-        loss += (t != 0 ? log1p(exp(-z)) : log1p(exp(z))) / N; /* up to 80, where a clipped probability gives 16 */
+        loss +=
+            (t != 0 ? log1p(exp(-z)) : log1p(exp(z))) / N; /* up to 80; a clipped probability would give at most 16 */
         right += (z > 0) == (t != 0) ? 1.0 / N : 0;
         error += fabs(1 / (1 + exp(-z)) - t) / N;
     }
@@ -267,7 +268,8 @@ static void sigmoid_is_left_out(void **state) {
 
 enum { JUDGED = 40 };
 
-/* The chance that a value of a target of 1 is above one of 0, which is the area under ROC where no bin has both. */
+/* The chance that a sample with target 1 has a larger value than a sample with target 0. If no bin has samples of both
+ * targets, it is the area under the ROC curve. */
 static double chance_of_right_order(const float *x, const float *labels) {
     double right = 0, pairs = 0;
     for (size_t i = 0; i < JUDGED; i++)
@@ -279,7 +281,8 @@ static double chance_of_right_order(const float *x, const float *labels) {
     return right / pairs;
 }
 
-/* Of one weight and no bias the model gives sigmoid(x): thresholds between all values, one replica or two. */
+/* With a weight of one and no bias, the model gives sigmoid(x). All values lie in bins of their own, with one replica
+ * or two. */
 static void areas_are_those_of_pairs(void **state) {
     (void)state;
     static const char *const where[] = {"pocl:0", "pocl:0,pocl:1"};
@@ -287,7 +290,7 @@ static void areas_are_those_of_pairs(void **state) {
     float x[JUDGED], labels[JUDGED];
     double pr[2];
     for (size_t i = 0; i < JUDGED; i++) {
-        const double p = ((double)i + 0.5) / JUDGED; /* a bin of its own */
+        const double p = ((double)i + 0.5) / JUDGED; /* each value has its own bin */
         x[i] = (float)log(p / (1 - p));
         labels[i] = (i * 7 % 11 + i / 4) % 3 == 0 ? 0.0f : (float)(i % 5 != 0);
     }
@@ -365,7 +368,7 @@ static void wrong_choices(void **state) {
     refuse_config((clq_loss){.kind = (clq_loss_kind)99}, NULL, CLQ_ERROR_ARGUMENT, "loss 99");
 }
 
-/* rows of OUT values. */
+/* A model whose output has `rows` rows of OUT values. */
 static clq_model *model_of_rows(size_t rows) {
     clq_model *model;
     assert_ok(clq_model_create("rows", &model));
@@ -375,7 +378,7 @@ static clq_model *model_of_rows(size_t rows) {
     return model;
 }
 
-/* rows 0: a model of one. */
+/* rows 0: a model with one row. */
 static void refuse_labels_of(size_t rows, clq_loss_kind kind, const void *labels, clq_dtype dtype, size_t elements,
                              const char *words) {
     clq_devices devices;
@@ -400,7 +403,7 @@ static void refuse_labels(clq_loss_kind kind, const void *labels, clq_dtype dtyp
     refuse_labels_of(0, kind, labels, dtype, elements, words);
 }
 
-/* Of several numbers the place of the first that is no class. */
+/* If a label has several numbers, the error names the place of the first that is no class. */
 static void wrong_labels_of_rows(void **state) {
     enum { EACH = 2 };
     static const int32_t negative[N * EACH] = {0, 1, 1, 0, 0, -4, -5}, large[N * EACH] = {0, 1, 0, 1, OUT, 9};
@@ -424,7 +427,7 @@ static void wrong_labels(void **state) {
 
 /* ---- weights ---- */
 
-/* What is told of an evaluation has the weights of its samples alone: class weights are of training. */
+/* An evaluation's loss uses the weights of the samples alone: class weights are for training. */
 static void evaluations_are_weighted(void **state) {
     (void)state;
     static const double by_class[] = {100, 100};
@@ -566,9 +569,10 @@ static void other_versions(void **state) {
     assert_ok(clq_step(trainer, &batch));
     memset(&info, 0xFF, sizeof info);
     assert_ok(clq_step_read_sized(trainer, &info, offsetof(clq_step_info, metrics)));
-    assert_true(info.step == 1 && info.samples == N && info.metrics.count == UINT32_MAX); /* behind: untouched */
+    assert_true(info.step == 1 && info.samples == N &&
+                info.metrics.count == UINT32_MAX); /* members after the given size stay untouched */
     assert_ok(clq_step_read(trainer, &info));
-    assert_int_equal(info.metrics.count, 0); /* `metrics` was behind the older struct's end */
+    assert_int_equal(info.metrics.count, 0); /* `metrics` lies after the end of the older struct */
     clq_trainer_destroy(trainer);
     clq_model_destroy(model);
 }

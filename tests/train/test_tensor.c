@@ -1,5 +1,5 @@
-/* Replicas that split the weights: what they have whole has the same bits on all, also where compilers differ; what is
- * read, written and saved is the whole model's. That they equal one replica: test_strategies.c. */
+/* Replicas that split the weights. What they hold whole has the same bits on all replicas, even if their compilers
+ * differ. What is read, written and saved is the whole model's. test_strategies.c tests that they equal one replica. */
 #include "graph/graph.h"
 #include "strategy/module.h"
 #include "support/apart.h"
@@ -22,7 +22,7 @@ static void make_data(void) {
     for (size_t i = 0; i < SAMPLES; i++) labels[i] = (int32_t)clq_random_below(&random, CLASSES);
 }
 
-/* A normalisation and a layer that stay whole, and a pair with dropout in between. */
+/* A normalization and a layer that stay whole, and a split pair of layers with dropout in between. */
 static clq_model *build(void) {
     clq_model *m;
     assert_ok(clq_model_create("split", &m));
@@ -65,7 +65,7 @@ static clq_step_info step(clq_trainer *trainer, size_t count, bool by_hand) {
     return info;
 }
 
-/* In front of a step: its update is then by both batches. */
+/* Accumulates a batch before a step, whose update is then made by both batches. */
 static void accumulate(clq_trainer *trainer) {
     const clq_batch batch = {.count = 7,
                              .samples = samples + 5 * FEATURES,
@@ -121,7 +121,7 @@ static void assert_near(double got, double want, const char *what) {
     if (!(fabs(got - want) <= 2e-6 * fabs(want))) fail_msg("%s is %.9g, and of one replica %.9g", what, got, want);
 }
 
-/* Also of batches of fewer samples than replicas, of two batches that make one update, and by the parts of a step. */
+/* Also with batches of fewer samples than replicas, with an update of two batches, and with steps in parts. */
 static void losses_and_norms_are_those_of_one(void **state) {
     (void)state;
     clq_model *model = build();
@@ -185,7 +185,7 @@ static void variables_are_whole(void **state) {
     clq_model_destroy(model);
 }
 
-/* Of the first step, whichever replica is asked: within rounding that of one replica. */
+/* The first step's gradient is that of one replica within rounding, whichever replica is asked. */
 static void gradients_are_whole(void **state) {
     (void)state;
     clq_model *model = build();
@@ -219,8 +219,8 @@ static int start(void **state) {
 
 /* ---- statistics ---- */
 
-/* All replicas compute them on the whole batch: a snapshot has none that a replica has of its own, and no mean changes
- * the bits of three equal values. */
+/* All replicas compute statistics of the whole batch. So a snapshot has none of a single replica's own, and no mean is
+ * taken, which could change the bits of three equal values. */
 static void statistics_are_those_of_all(void **state) {
     (void)state;
     clq_model *model = build();

@@ -1,6 +1,6 @@
-/* Replicas that split attention by heads, and tables by columns: trainings are those of one replica, with dropout of
- * attention's weights, masks and heads that replicas have unlike numbers of; what replicas have whole has the same
- * bits; checkpoints and files are of whole variables. Of single layers, against Keras: interop/single_layers. */
+/* Replicas split attention by heads, and tables by columns. Trainings equal those of one replica, with dropout of
+ * attention weights, with masks, and with unequal numbers of heads. What replicas hold whole has the same bits on all.
+ * Checkpoints and files hold whole variables. interop/single_layers compares single layers with Keras. */
 #include "graph/graph.h"
 #include "strategy/module.h"
 #include "support/apart.h"
@@ -22,15 +22,16 @@ static int32_t labels[STEPS * BATCH * TOKENS];
 static clq_status build_gpt(clq_model **out) {
     return clq_model_builtin("gpt:layers=1,width=12,heads=3,context=8,vocabulary=16", out);
 }
-/* Half of the tokens of some samples are 0, which is none. */
+/* In some samples half of the tokens are 0, which means none. */
 static clq_status build_bert(clq_model **out) {
     return clq_model_builtin_for("bert-tiny:layers=1,width=8,heads=2,context=8,vocabulary=16", (clq_shape){0}, 4, out);
 }
 static clq_status build_vit(clq_model **out) {
     return clq_model_builtin_for("vit-tiny:layers=1,width=9,heads=3,patch=8", CLQ_SHAPE(16, 16, 3), 4, out);
 }
-/* A query for each token, which looks at others; shares and what is made of them are dropped. At the end each pair of
- * units is normed, with a scale that all pairs share: replicas have it whole, and a part of its gradient. */
+/* Each token has a query, which attends to others; attention weights and outputs have dropout. At the end each pair of
+ * units is normed, with a scale that all pairs share: replicas hold the scale whole, and compute a part of its
+ * gradient. */
 static clq_status build_dropped(clq_model **out) {
     clq_model *m;
     CLQ_TRY(clq_model_create("dropped", &m));
@@ -52,15 +53,15 @@ static clq_status build_dropped(clq_model **out) {
 static const struct model_row {
     const char *name;
     clq_status (*build)(clq_model **out);
-    const char *split; /* a variable that is */
-    bool each;         /* a label for each token */
+    const char *split; /* a variable that is split */
+    bool each;         /* each token has a label */
 } models[] = {{"gpt", build_gpt, "multi_head_attention/attention_output/kernel", true},
               {"bert", build_bert, "embedding/embeddings", false},
               {"vit", build_vit, "multi_head_attention/query/bias", false},
               {"dropped", build_dropped, "multi_head_attention_1/value/kernel", false}};
 static const char *const specs[] = {"pocl:0,pocl:1", "pocl:0,pocl:1,pocl:2"};
 
-/* bert's heads are two. */
+/* bert has two heads. */
 static bool has_way(const struct model_row *row, unsigned way) { return way == 0 || row->build != build_bert; }
 
 static clq_model *build(const struct model_row *row) {
@@ -76,7 +77,7 @@ typedef struct feature {
     void (*set)(clq_trainer_config *config);
     double tolerance;
     bool accumulates;   /* two batches make an update */
-    bool scales, skips; /* losses are, and steps of too large a scale */
+    bool scales, skips; /* losses are scaled; the scale is so large that steps are skipped */
 } feature;
 static void set_nothing(clq_trainer_config *config) { (void)config; }
 static const feature plain = {
@@ -166,7 +167,8 @@ static void assert_is_split(const clq_trainer *trainer, const clq_model *model, 
     fail_msg("no variable %s", name);
 }
 
-/* What lies in front of slices, and is trained with gradients that are sums over replicas or not. */
+/* Checks that replicas have the same bits of what they hold whole, whether its gradient is a sum over replicas or
+ * not. */
 static void assert_whole_alike(clq_trainer *trainer) {
     const size_t bytes = clq_weights_whole_bytes(trainer->strategy->replicas[0].weights);
     float *first = clq_alloc(2 * bytes, 1), *other = first + clq_values_count(CLQ_F32, bytes);
@@ -180,7 +182,7 @@ static void assert_whole_alike(clq_trainer *trainer) {
     clq_free(first);
 }
 
-/* A step is skipped by all, whichever replica's slice has the number that is not finite. */
+/* All replicas skip a step together, whichever replica's slice has the number that is not finite. */
 static void assert_scale_alike(clq_trainer *many, clq_trainer *one, const feature *f) {
     double scale, of_one;
     uint64_t skipped, by_one;
@@ -227,7 +229,7 @@ static void trainings_are_those_of_one(void **state) {
             if (has_way(&models[m], way)) check_training(&models[m], &plain, specs[way]);
 }
 
-/* ---- what trainings may be made of ---- */
+/* ---- features of trainings ---- */
 
 static void set_norms(clq_trainer_config *config) {
     config->clip = (clq_clip){.kind = CLQ_CLIP_GLOBAL_NORM, .limit = 0.5};
@@ -240,7 +242,7 @@ static void set_far_scaled(clq_trainer_config *config) {
 }
 static void set_recompute(clq_trainer_config *config) { config->recompute = CLQ_RECOMPUTE_ALL; }
 
-/* Values of 16 bits are rounded to other numbers now and then. */
+/* Values of 16 bits are sometimes rounded to other numbers. */
 static const feature features[] = {
     {"global norm, lamb", "lamb:lr=0.01,weight_decay=0.1", set_norms, 2e-5, false, false, false},
     {"accumulation", "sgd:lr=0.1,momentum=0.9", set_nothing, 5e-6, true, false, false},
@@ -267,7 +269,7 @@ static clq_checkpoints *open_checkpoints(const char *folder) {
     return checkpoints;
 }
 
-/* One goes on from what several have left half way, and several others from the same. */
+/* Several replicas stop half way. From their checkpoint one replica goes on, and so does another number of replicas. */
 static void others_go_on_from_a_checkpoint(void **state) {
     (void)state;
     const struct model_row *row = &models[CLQ_COUNT_OF(models) - 1];

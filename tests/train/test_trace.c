@@ -1,4 +1,4 @@
-/* A traced run says what was launched, when, and what was exchanged meanwhile; an untraced one is the same run. */
+/* A traced run says what was launched, when, and what was exchanged meanwhile. An untraced run has the same results. */
 #include "support/faults.h"
 #include "support/files.h"
 #include "support/synthetic.h"
@@ -13,10 +13,10 @@ static clq_dataset *data;
 typedef struct training {
     const char *model, *spec;
     size_t bucket_bytes, trace_steps;
-    const char *path; /* of the trace; NULL: none is written */
+    const char *path; /* of the trace; NULL: writes none */
     double losses[STEPS];
-    unsigned fail_at, calls; /* the call of writing the trace that fails, 0: none; out: how many there are */
-    uint64_t fail_memory_at; /* the allocation that fails from the first step on, 0: none */
+    unsigned fail_at, calls; /* which call fails while the trace is written, 0: none; out: how many there are */
+    uint64_t fail_memory_at; /* which allocation fails from the first step on; 0: none */
     uint64_t allocations;    /* out: how many there are */
 } training;
 
@@ -35,7 +35,7 @@ static clq_status train(void *context) {
     config.bucket_bytes = t->bucket_bytes;
     config.trace_steps = t->trace_steps;
     clq_fit_config fit = {.steps = STEPS, .context = t, .on_step = note_loss};
-    (void)alarm(SECONDS_MOST); /* for what hangs */
+    (void)alarm(SECONDS_MOST); /* ends a test that hangs */
     clq_status status = clq_devices_select(sys, t->spec, &devices);
     if (status == CLQ_OK) status = clq_model_builtin(t->model, &model);
     if (status == CLQ_OK) status = clq_dataset_seek(data, 0, 0);
@@ -77,7 +77,7 @@ static json_int_t integer_at(const json_t *event, const char *key) {
     return json_integer_value(json_object_get(event, key));
 }
 
-/* The complete events of a thread, in the file's order. */
+/* The complete events of a thread, in the order of the file. */
 static spans spans_of(const json_t *trace, unsigned process, unsigned thread) {
     const json_t *events = json_object_get(trace, "traceEvents");
     spans found = {.items = calloc(json_array_size(events) + 1, sizeof(span))};
@@ -102,7 +102,7 @@ static size_t count_named(const spans *s, const char *name) {
     return count;
 }
 
-/* One thread does one thing at a time. A begin and a duration of 15 digits may add up to a hair too much. */
+/* A thread does one thing at a time. A begin and a duration of 15 digits may add up to slightly too much. */
 static void check_order(const spans *s, const char *what) {
     assert_true(s->count > 0);
     for (size_t i = 0; i < s->count; i++) {
@@ -116,7 +116,7 @@ static void check_order(const spans *s, const char *what) {
 
 /* ---- what a run must show ---- */
 
-/* Forward of each layer of cnn that computes, and backward of each; flatten has nothing to do. */
+/* Each layer of cnn that computes has a forward and a backward kernel in each step. flatten computes nothing. */
 static void check_kernels(const spans *queue, size_t steps) {
     static const char *const layers[] = {"conv2d + max_pooling2d", "conv2d_1 + max_pooling2d_1", "dense"};
     char name[64];
@@ -132,7 +132,7 @@ static void check_kernels(const spans *queue, size_t steps) {
             fail_msg("%s: %zu times in %zu steps", others[i], count_named(queue, others[i]), steps);
 }
 
-/* Each exchange lies inside one step of its replica; each step exchanges the whole gradient, in that many parts. */
+/* Each exchange lies within one step of its replica. Each step exchanges the whole gradient, in `parts` parts. */
 static void check_exchanges(const spans *host, const spans *exchange, size_t parts) {
     for (size_t i = 0; i < host->count; i++) {
         const span *step = &host->items[i];
@@ -150,10 +150,10 @@ static void check_exchanges(const spans *host, const spans *exchange, size_t par
     assert_int_equal(exchange->count, parts * count_named(host, "step"));
 }
 
-/* Exchanges that began while backward went on: after the first layer's part of it, before the last kernel's end. */
+/* Counts the exchanges that began during backward: after its first kernel began, before its last kernel ended. */
 static size_t count_overlapping(const spans *queue, const spans *exchange) {
     size_t count = 0;
-    double begun = 0.0; /* backward of this step */
+    double begun = 0.0; /* when backward of this step began */
     for (size_t i = 0; i < queue->count; i++) {
         const span *kernel = &queue->items[i];
         if (strcmp(kernel->name, "dense/backward") == 0) begun = kernel->begin;
@@ -202,11 +202,11 @@ static size_t check_run(const char *spec, size_t bucket_bytes, size_t parts) {
 static void shows_everything(void **state) {
     (void)state;
     for (size_t i = 0; i < CLQ_COUNT_OF(specs); i++) {
-        size_t overlapping = 0; /* a crowded machine may run the exchange's thread too late, not every time */
+        size_t overlapping = 0; /* on a busy machine the exchange's thread may run too late, but not every time */
         for (int attempt = 0; attempt < 5 && overlapping == 0; attempt++)
             overlapping = check_run(specs[i], 1, 3); /* a bucket for each layer with variables */
         if (overlapping == 0) fail_msg("%s: no exchange began while backward went on", specs[i]);
-        assert_int_equal(check_run(specs[i], SIZE_MAX, 1), 0); /* all at once, behind backward */
+        assert_int_equal(check_run(specs[i], SIZE_MAX, 1), 0); /* all at once, after backward */
     }
 }
 
@@ -220,7 +220,7 @@ static void changes_nothing(void **state) {
     assert_memory_equal(plain.losses, traced.losses, sizeof plain.losses);
 }
 
-/* The first trace_steps steps and what lies between them, then nothing more. */
+/* A trace keeps the first trace_steps steps and what lies between them, then nothing more. */
 static void keeps_the_first_steps(void **state) {
     (void)state;
     training t = {.model = "cnn", .spec = "pocl:0,pocl:1", .bucket_bytes = 1, .trace_steps = 3};
@@ -262,7 +262,7 @@ static void refuses(void **state) {
     assert_fails(CLQ_ERROR_WRITE, "none/trace.json", train(&t));
 }
 
-/* Whatever fails is told by name, and no half of a file is left. */
+/* A failure names the device, and no partial file is left. */
 static void any_call_fails(void **state) {
     (void)state;
     char folder[256], path[300];
@@ -272,12 +272,12 @@ static void any_call_fails(void **state) {
     training t = {.model = "mlp", .spec = "pocl:0,pocl:5", .trace_steps = 1, .path = path};
     assert_ok(train(&t));
     unsigned failures = 0, calls = t.calls;
-    assert_true(calls >= 2 * 2 * 10); /* the layer is really there: both times of each launch */
+    assert_true(calls >= 2 * 2 * 10); /* the fault layer is loaded: each launch's begin and end are read */
     for (t.fail_at = 1; t.fail_at <= calls; t.fail_at += 7) {
         (void)remove(path);
         clq_status status = train(&t);
         assert_int_equal(files_count(folder), status == CLQ_OK);
-        if (status == CLQ_OK) continue; /* giving something back failed */
+        if (status == CLQ_OK) continue; /* the call that failed only released something */
         failures++;
         if (status != CLQ_ERROR_DEVICE || !strstr(clq_error_detail(), "pocl:"))
             fail_msg("call %u: %s: %s", t.fail_at, clq_status_text(status), clq_error_detail());

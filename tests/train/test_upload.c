@@ -1,4 +1,4 @@
-/* Devices whose memory is not the host's are sent their rows; the others read them where they were put. */
+/* Rows are sent to devices whose memory is not the host's. Other devices read the rows where they are. */
 #include "support/apart.h"
 #include "support/check.h"
 #include "support/disguise.h"
@@ -31,7 +31,7 @@ static void train_by_hand(run *r, clq_trainer *trainer) {
         bool more;
         clq_step_info info;
         assert_ok(clq_dataset_next(data, &batch, &more));
-        if (!more) assert_ok(clq_dataset_next(data, &batch, &more)); /* of the next epoch */
+        if (!more) assert_ok(clq_dataset_next(data, &batch, &more)); /* first of the next epoch */
         assert_true(more);
         assert_ok(clq_step(trainer, &batch));
         assert_ok(clq_step_read(trainer, &info));
@@ -87,8 +87,8 @@ static void the_disguise_is_on(void **state) {
     assert_true(pool.unified);
 }
 
-/* The same batches, ragged last ones among them; the bits of each way are the same on a device, and no other on
- * another but for the order of sums. */
+/* Both ways have the same batches, with ragged last ones among them. On one device both give the same bits. Devices
+ * differ only by the order of sums. */
 static void both_ways_train_alike(void **state) {
     (void)state;
     static const char *const specs[] = {"pocl:0", "pocl:5", "pocl:0,pocl:1", "pocl:0,pocl:5"};

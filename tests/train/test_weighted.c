@@ -1,5 +1,5 @@
-/* Weights of samples through take, shuffle, prefetch, ragged batches and shares of replicas: every update is that of a
- * closed form in double, whose weights are looked up by the samples themselves. */
+/* Weights of samples through take, shuffle, prefetch, ragged batches and shares of replicas. Every update is that of a
+ * closed form in double, which looks the weights up by the samples themselves. */
 #include "support/check.h"
 #include "support/system.h"
 #include "support/ways.h"
@@ -31,7 +31,7 @@ static clq_dataset *make_data(bool weighted) {
     assert_ok(clq_dataset_arrays(samples, CLQ_F32, N, 1, shape, targets, CLQ_F32, 1, &data));
     if (weighted) assert_ok(clq_dataset_set_weights(data, weights));
     assert_ok(clq_dataset_take(data, TAKEN));
-    assert_ok(clq_dataset_shuffle(data, TAKEN - 9, 5)); /* as tf.data's, with fewer than the set has */
+    assert_ok(clq_dataset_shuffle(data, TAKEN - 9, 5)); /* as tf.data's, with a buffer smaller than the set */
     assert_ok(clq_dataset_batch(data, BATCH, false));
     return data;
 }
@@ -43,7 +43,7 @@ typedef struct network {
 } network;
 enum { NUMBERS = sizeof(network) / sizeof(double) };
 
-/* To the gradient of the sum over samples of weight times squared error, which it returns. */
+/* Adds a sample's gradient of weight times squared error to `gradient`. Returns weight times squared error. */
 static double add_sample(const network *w, size_t n, network *gradient) {
     double hidden[HIDDEN], error = w->bias_2 - (double)targets[n];
     for (size_t h = 0; h < HIDDEN; h++) {
@@ -61,7 +61,7 @@ static double add_sample(const network *w, size_t n, network *gradient) {
     return (double)weights[n] * error * error;
 }
 
-/* An update by the samples at these places; returns the loss. */
+/* Makes an update by the samples at `places`. Returns the loss. */
 static double update(network *w, const size_t *places, size_t count) {
     network gradient = {0};
     double loss = 0, *to = (double *)w;
@@ -70,13 +70,13 @@ static double update(network *w, const size_t *places, size_t count) {
     return loss / (double)count;
 }
 
-/* Walks a dataset of its own without weights, from which it takes the order of samples alone. */
+/* Walks its own dataset without weights, from which it takes only the order of samples. */
 typedef struct closed_form {
     clq_dataset *order;
     network w;
 } closed_form;
 
-/* By so many batches, or fewer at the end of an epoch. */
+/* Makes an update by `batches` batches, or by fewer at the end of an epoch. Returns the loss. */
 static double next_update(closed_form *c, size_t batches) {
     size_t places[2 * BATCH], count = 0;
     for (size_t b = 0; b < batches; b++) {
@@ -155,7 +155,7 @@ static void note(clq_trainer *trainer, told *t) {
     (void)hear(t, &info);
 }
 
-/* The losses are read behind all, so that batches are prepared while replicas are at work. */
+/* Reads losses only in the last epoch, so that batches are prepared while replicas are at work. */
 static void by_steps(clq_trainer *trainer, clq_dataset *data, told *t) {
     for (unsigned e = 0; e < EPOCHS; e++) {
         clq_batch batch;
@@ -201,7 +201,7 @@ static void check(const char *name, const char *how, const closed_form *c, clq_t
             fail_msg("%s, %s: number %zu is %.9g, not %.9g", name, how, k, got[k], want[k]);
 }
 
-/* batches: of an update. */
+/* batches: of each update. */
 static void train(const way *w, const char *how, void (*run)(clq_trainer *, clq_dataset *, told *), size_t batches,
                   const double *shares, int prefetch) {
     clq_model *model = make_model();

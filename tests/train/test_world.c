@@ -1,5 +1,5 @@
-/* Trainings over several processes, which are threads here over a network of the tests' own: equal to one replica, and
- * of as many devices in one process the same bits; what is refused; what ends them. */
+/* Trainings over several processes, which are threads here, over a network of the tests' own. They equal those of one
+ * replica, and a ring has the bits of one process with as many devices. Some configs are refused. */
 #include "support/apart.h"
 #include "support/synthetic.h"
 #include "support/system.h"
@@ -16,7 +16,7 @@ static const clq_world_config patient = {.silence_s = 60, .deadline_s = 60};
 typedef struct way {
     const char *name, *model, *optimizer;
     uint64_t accumulate;
-    bool normalises, synchronized; /* batch normalisation, in a model of the tests' own */
+    bool normalises, synchronized; /* batch normalization, in a model of this test */
     clq_precision precision;
     double clip;
     size_t bucket_bytes;
@@ -71,7 +71,7 @@ static clq_status read_weights(clq_trainer *trainer, const clq_model *model, out
     return CLQ_OK;
 }
 
-/* Epochs, one step by hand, predictions; then the weights. */
+/* Trains epochs, makes one step by hand and predictions, and then reads the weights. */
 static clq_status use(clq_trainer *trainer, const clq_model *model, clq_dataset *data, clq_dataset *test,
                       outcome *result) {
     const clq_fit_config fit = {.epochs = EPOCHS, .validation = test, .on_epoch = note_epoch, .context = result};
@@ -151,7 +151,7 @@ static void expect_near(const char *what, double value, double right, double tol
         fail_msg("%s: %.9g, not %.9g", what, value, right);
 }
 
-/* Metrics and weights of the same bits on all processes, and near those of one replica. */
+/* All processes have the same bits of metrics and weights, and these are near those of one replica. */
 static void expect_equal(const cluster *all, unsigned processes, const outcome *one, double tolerance) {
     const outcome *first = &all->results[0];
     for (unsigned r = 1; r < processes; r++) {
@@ -227,7 +227,7 @@ static void by_each_way(void **state) {
     }
 }
 
-/* Statistics of each replica's own are averaged over all processes. */
+/* Each replica's own statistics are averaged over all processes. */
 static void own_statistics_are_averaged(void **state) {
     (void)state;
     static const way own = {.name = "own statistics", .normalises = true, .optimizer = "sgd:lr=0.05"};
@@ -279,7 +279,7 @@ static void expect_refused(clq_status status, const char *word, const way *how, 
 typedef struct refusal {
     const char *word;
     clq_trainer_config config;
-    unsigned differs; /* the rank that has another seed; 0: none */
+    unsigned differs; /* the rank with another seed; 0: none */
     clq_status status;
 } refusal;
 

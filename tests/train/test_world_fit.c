@@ -1,5 +1,5 @@
-/* A fit over several processes, which are threads here: what they decide together (log, progress, stopping, being
- * interrupted, checkpoints) is the same on all, and as in one process. */
+/* A fit over several processes, which are threads here. What they decide together (log, progress, stops, interruptions,
+ * checkpoints) is the same on all processes, and the same as in one process. */
 #include "support/apart.h"
 #include "support/files.h"
 #include "support/synthetic.h"
@@ -15,22 +15,22 @@
 enum { BATCH = 40, BATCHES = 6, EPOCHS = 3, STEPS = EPOCHS * BATCHES, PROCESSES_MAX = 3 };
 static const clq_world_config patient = {.silence_s = 60, .deadline_s = 60}, brief = {.silence_s = 4};
 
-/* Of one process. */
+/* What one process was told. */
 typedef struct told {
-    double losses[STEPS + 1], norms[STEPS + 1]; /* of on_log, by step; NaN: not told */
+    double losses[STEPS + 1], norms[STEPS + 1]; /* from on_log, indexed by step; NaN: not told */
     uint64_t steps, resumed;
-    uint64_t progress_samples[STEPS + 1]; /* of on_progress in training, by step; 0: not told */
+    uint64_t progress_samples[STEPS + 1]; /* from on_progress in training, by step; 0: not told */
     double progress_losses[STEPS + 1], validation[EPOCHS];
     unsigned epochs;
     clq_checkpoint_counts counts;
 } told;
 
 typedef struct plan {
-    const char *folder_of_1; /* of has_own_checkpoints: rank 1's */
-    const char *folder;      /* of checkpoints, behind each second step; NULL: none */
+    const char *folder_of_1; /* rank 1's folder if has_own_checkpoints */
+    const char *folder;      /* of checkpoints, one after every second step; NULL: no checkpoints */
     bool resume, normalises, logs;
-    unsigned acts;                                                                      /* the process that acts: */
-    uint64_t interrupts_at, fails_at, stops_at, dies_at, spoils_at, waves_at, calls_at; /* behind this step; 0: never */
+    unsigned acts;                                                                      /* the rank that does these: */
+    uint64_t interrupts_at, fails_at, stops_at, dies_at, spoils_at, waves_at, calls_at; /* after this step; 0: never */
     bool stops_first;                                                                   /* in on_begin */
     bool waves_at_checkpoints, has_own_checkpoints, has_other_weights;
     bool has_other_data, checks, is_even;
@@ -41,7 +41,7 @@ typedef struct plan {
 typedef struct part {
     const plan *how;
     unsigned rank;
-    fabric *network; /* NULL: alone */
+    fabric *network; /* NULL: a process alone */
     clq_trainer *trainer;
     told *told;
 } part;
@@ -55,7 +55,7 @@ static clq_status note_log(void *context, const clq_step_info *info) {
     if (p->how->acts == p->rank && p->how->waves_at > 0 && p->how->waves_at <= info->step)
         return clq_fail(CLQ_ERROR_INTERRUPTED, "somebody waved");
     if (p->how->acts == p->rank && p->how->dies_at == info->step) {
-        nap(0.2); /* meanwhile the others' replicas come to wait for this one's */
+        nap(0.2); /* meanwhile the others' replicas begin to wait for this one's */
         fabric_kill(p->network, p->rank);
     }
     return CLQ_OK;
@@ -145,7 +145,7 @@ static clq_status train(const plan *how, const char *spec, const fabric_rank *of
     config.measure_gradient = true;
     config.check_replicas = how->checks ? 2 : 0;
     if (how->options) config.strategy_options = *how->options;
-    if (how->options && of) config.recompute = CLQ_RECOMPUTE_AUTO; /* what fits is counted without the others */
+    if (how->options && of) config.recompute = CLQ_RECOMPUTE_AUTO; /* each process counts what fits by itself */
     if (how->options) config.strategy = how->options->stages ? CLQ_STRATEGY_PIPELINE : CLQ_STRATEGY_MIRRORED;
     config.world = world;
     *result = (told){0};
@@ -157,7 +157,7 @@ static clq_status train(const plan *how, const char *spec, const fabric_rank *of
                                          .resume = how->resume,
                                          .world = how->has_own_checkpoints ? NULL : world};
     const bool halves = how->options && how->options->compression.kind != CLQ_COMPRESSION_OFF;
-    /* Small steps: what halves lose grows from step to step. */
+    /* Small steps: the errors of half precision grow from step to step. */
     clq_status status = clq_optimizer_parse(halves ? "sgd:lr=1e-5,momentum=0.9" : "adam", &config.optimizer);
     if (status == CLQ_OK) status = clq_devices_select(sys, spec, &devices);
     if (status == CLQ_OK) status = make_model(how->normalises, &model);
@@ -216,7 +216,7 @@ static void assert_same(double value, double right) {
     if (!(value == right)) fail_msg("%.17g is not %.17g", value, right);
 }
 
-/* ---- what is told ---- */
+/* ---- what on_log and on_progress tell ---- */
 
 static void the_log_is_of_all(void **state) {
     (void)state;
@@ -232,7 +232,7 @@ static void the_log_is_of_all(void **state) {
             expect_near("norm", s, together.results[r].norms[s], together.results[0].norms[s], 1e-6);
         }
     }
-    /* All tell of the first meeting, and of later ones by clocks of their own. */
+    /* All processes tell of the first meeting. Later meetings are told by each process's own clock. */
     unsigned compared = 0;
     for (unsigned s = 1; s <= STEPS; s++) {
         const told *first = &together.results[0];
@@ -263,7 +263,7 @@ static void who_is_interrupted_interrupts_all(void **state) {
     }
 }
 
-/* clq_trainer_stop of one process. Behind the last update of an epoch, all validate first. */
+/* One process calls clq_trainer_stop. After the last update of an epoch, all processes validate before they stop. */
 static void a_stop_of_one_stops_all(void **state) {
     (void)state;
     for (uint64_t at = 2; at <= BATCHES; at += BATCHES - 2) {
@@ -280,7 +280,7 @@ static void a_stop_of_one_stops_all(void **state) {
     }
 }
 
-/* It is asked again and again until all meet. */
+/* The callback is called again and again until all processes meet. */
 static void it_may_be_said_by_the_log(void **state) {
     (void)state;
     plan how = {.logs = true, .acts = 1, .waves_at = 2};
@@ -332,7 +332,7 @@ static void who_fails_is_named_to_all(void **state) {
     }
 }
 
-/* Replicas wait for it in the middle of an exchange. */
+/* The other processes' replicas wait for the dead process in the middle of an exchange. */
 static void who_dies_is_missed(void **state) {
     (void)state;
     plan how = {.logs = true, .acts = 1, .dies_at = 1};
@@ -345,7 +345,7 @@ static void who_dies_is_missed(void **state) {
     }
 }
 
-/* One device computes other weights. */
+/* One process's weights are changed, as if its device computed wrong ones. */
 static void who_differs_is_named(void **state) {
     (void)state;
     plan good = {.checks = true}, bad = {.checks = true, .acts = 2, .spoils_at = 3};
@@ -394,7 +394,7 @@ static void checkpoints_of_one_process_are_refused(void **state) {
     for (unsigned r = 0; r < 2; r++) expect_text(ranks[r].detail, "are of different processes");
 }
 
-/* Interrupted and resumed, by as many processes: the losses of an undisturbed training, bit for bit. */
+/* A training that as many processes resume after an interruption has the losses of an undisturbed one, bit for bit. */
 static void it_goes_on_bit_for_bit(void **state) {
     (void)state;
     for (int normalises = 0; normalises < 2; normalises++) {
@@ -410,7 +410,7 @@ static void it_goes_on_bit_for_bit(void **state) {
         run_well(&second, 2);
         const uint64_t from = first.results[0].steps;
         assert_int_equal(first.results[0].counts.last_step, from);
-        assert_int_equal(first.results[1].counts.written, 0); /* rank 0 alone writes */
+        assert_int_equal(first.results[1].counts.written, 0); /* only rank 0 writes */
         for (unsigned r = 0; r < 2; r++) {
             assert_int_equal(second.results[r].resumed, from);
             for (unsigned s = 1; s <= STEPS; s++) {
@@ -431,9 +431,8 @@ static const double three_weights[] = {3, 1, 2};
 static const struct way {
     const char *name, *other_name;
     clq_strategy_options options;
-    bool is_even; /* two devices in each process; else one and two */
-    double
-        tolerance; /* of losses; ten times as much of norms. Halves have 11 bits, and are added up in another order */
+    bool is_even;     /* two devices in each process; otherwise one device and two */
+    double tolerance; /* of losses; norms: ten times that. Halves have 11 bits, and the order of additions differs */
 } ways[] = {
     {"local steps", "local steps undisturbed", {.local_steps = 3}, false, 1e-4},
     {"f16", "f16 undisturbed", {.compression = {.kind = CLQ_COMPRESSION_F16}}, false, 5e-3},
@@ -456,7 +455,7 @@ static const struct way {
     {"pipelines", "pipelines undisturbed", {.stages = 2, .micro_batches = 3}, true, 1e-4},
 };
 
-/* Two processes train as one that has all devices. */
+/* Two processes train like one process that has all devices. */
 static void compare_way(const struct way *way, const told *together, const told *alone, bool norms) {
     for (unsigned s = 1; s <= STEPS; s++) {
         expect_near(way->name, s, together->losses[s], alone->losses[s], way->tolerance);
@@ -492,7 +491,7 @@ static void parts_of_an_optimizer_are_equal(void **state) {
     }
 }
 
-/* What each replica has of its own (optimizers, their parts, compression errors) is in the checkpoint of rank 0. */
+/* The checkpoint of rank 0 holds what each replica has of its own (optimizers, their shards, compression errors). */
 static void each_way_goes_on_bit_for_bit(void **state) {
     (void)state;
     for (size_t i = 0; i < CLQ_COUNT_OF(ways); i++) {
@@ -521,7 +520,7 @@ static void each_way_goes_on_bit_for_bit(void **state) {
     }
 }
 
-/* By other numbers of processes, and by one. */
+/* Other numbers of processes, and one process alone, resume the training. */
 static void others_go_on(void **state) {
     (void)state;
     for (unsigned processes = 1; processes <= 3; processes += 2) {
@@ -543,7 +542,7 @@ static void others_go_on(void **state) {
     }
 }
 
-/* A folder that is refused is refused on all. */
+/* If rank 0 refuses a folder, all processes refuse it. */
 static void a_folder_with_checkpoints_is_refused_on_all(void **state) {
     (void)state;
     const char *folder = files_path("in use");

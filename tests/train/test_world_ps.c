@@ -1,8 +1,8 @@
-/* The parameter server over several processes, which are threads here, with store ranks: on a model that tells which
- * updates were made (far_below.h), and beside one process.
+/* The parameter server over several processes with store ranks. The processes are threads. One model shows which
+ * updates were made (far_below.h); another is compared with a training in one process.
  *
- * A process is held up behind a backward pass (the linker wraps clq_replica_run) until the others have got as far as
- * they may: no test depends on how fast the machine is, but for a limit on how long it is held. */
+ * Process 0's first replica is held up after a backward pass (the linker wraps clq_replica_run), until the others have
+ * got as far as they may. So no test depends on the machine's speed, except for the limit on the hold. */
 #include "far_below.h"
 #include "strategy/modules/ps.h"
 #include "support/files.h"
@@ -17,9 +17,9 @@ enum { PROCESSES_MAX = 3, REPLICAS_MAX = 4, BOUND_MAX = 64, TESTS = 45, EPOCHS_M
 static const clq_world_config patient = {.silence_s = 60, .deadline_s = 60}, brief = {.silence_s = 4};
 static const char *const specs[PROCESSES_MAX] = {"pocl:0", "pocl:1,pocl:2", "pocl:3"};
 
-/* Of one process. */
+/* What one process was told. */
 typedef struct told {
-    double losses[BATCHES + 1], norms[BATCHES + 1]; /* of on_log, by step */
+    double losses[BATCHES + 1], norms[BATCHES + 1]; /* from on_log, indexed by step */
     int replicas[BATCHES + 1];
     unsigned staleness[BATCHES + 1];
     uint64_t steps, last_step, resumed, histogram[BOUND_MAX + 1];
@@ -28,22 +28,22 @@ typedef struct told {
     float weights[FEATURES + 1];
     double evaluated, validation[EPOCHS_MAX];
     unsigned epochs;
-    float *values; /* (of the small model) all variables, one behind the other */
+    float *values; /* (of the small model) all variables, one after the other */
 } told;
 
 typedef struct plan {
-    unsigned processes, stores; /* 0 stores: in one process, without a world */
+    unsigned processes, stores; /* 0 stores: one process without a world */
     clq_strategy_options options;
     clq_strategy_kind kind; /* 0: ps */
     const char *folder;
-    uint64_t steps;               /* of the fit; 0: an epoch */
-    uint64_t interrupts_at;       /* behind this step of process 0's; 0: never */
-    uint64_t kills_at;            /* this process kills a store rank then */
-    const char *optimizer, *clip; /* NULL: as of far_below_config, or Adam */
+    uint64_t steps;               /* steps of the fit; 0: one epoch */
+    uint64_t interrupts_at;       /* process 0 is interrupted after this step; 0: never */
+    uint64_t kills_at;            /* after this step process 0 kills a store rank; 0: never */
+    const char *optimizer, *clip; /* NULL: the one of far_below_config, or Adam for the small model */
     clq_precision precision;
     double deadline_s;
     bool logs, is_small, stops_early, by_hand, by_steps, checks;
-    bool ends_first; /* the store ranks, with the trainer */
+    bool ends_first; /* ends the store ranks while the trainer still exists */
     told results[PROCESSES_MAX];
 } plan;
 
@@ -56,12 +56,12 @@ typedef struct part {
     clq_dataset *data, *test;
 } part;
 
-/* ---- who is held up ---- */
+/* ---- holding a process up ---- */
 
 static const double held_most_s = 20;
 static atomic_bool holds,
-    has_begun; /* the first step of process 0's replica is to be held up; others begin behind it */
-static atomic_uint others, others_most; /* gradients that others have computed since; until there are so many */
+    has_begun; /* holds: the first step of process 0's replica is held up, and the other replicas begin after it */
+static atomic_uint others, others_most; /* the others' gradients since then; the number of them that ends the hold */
 static atomic_bool held_to_end;
 
 clq_status __real_clq_replica_run(clq_replica *replica, clq_plan *of, const clq_command *command, clq_segment last);
@@ -123,7 +123,7 @@ static clq_status next_batch(const part *p, clq_batch *out) {
     return more ? CLQ_OK : clq_fail(CLQ_ERROR_INTERNAL, "no batch is left");
 }
 
-/* Without meetings, at which figures may be read, which waits for all. */
+/* Without meetings of the processes: at a meeting figures may be read, and reading waits for all processes. */
 static clq_status train_by_steps(part *p) {
     clq_batch batch;
     for (size_t u = 0; u < BATCHES; u++) {
@@ -133,7 +133,7 @@ static clq_status train_by_steps(part *p) {
     return CLQ_OK;
 }
 
-/* Steps by hand, evaluation and weights that are set stand between whole steps as if all were synchronous. */
+/* Steps by hand, evaluation and the setting of weights come between whole steps, as if all updates were synchronous. */
 static clq_status train_by_hand(part *p) {
     clq_batch batch;
     clq_totals totals;
@@ -159,7 +159,7 @@ static clq_status train_by_hand(part *p) {
     return clq_step(p->trainer, &batch);
 }
 
-/* If it is to stop early: the loss is to grow, and does not. */
+/* To stop early, the fit watches for a validation loss that grows (mode=max). The loss does not grow. */
 static clq_status fit(part *p, clq_checkpoints *checkpoints) {
     clq_early_stopping early = {0};
     clq_callback stopping = {0};
@@ -184,7 +184,7 @@ static clq_status fit(part *p, clq_checkpoints *checkpoints) {
 static clq_status keep(part *p) {
     told *t = p->told;
     size_t floats = 0;
-    CLQ_TRY(clq_trainer_server_counts(p->trainer, &t->counts)); /* first: of all steps, whoever makes them */
+    CLQ_TRY(clq_trainer_server_counts(p->trainer, &t->counts)); /* comes first; counts the steps of all processes */
     CLQ_TRY(clq_trainer_staleness(p->trainer, BOUND_MAX + 1, t->histogram, &t->bounds));
     if (!p->how->is_small) {
         CLQ_TRY(clq_trainer_get_variable(p->trainer, 0, t->weights));
@@ -300,7 +300,7 @@ static void forget(plan *how) {
     }
 }
 
-/* ---- what is to be ---- */
+/* ---- expected values ---- */
 
 static unsigned replicas_of(unsigned processes) { return processes == 1 ? 1 : processes == 2 ? 3 : 4; }
 
@@ -312,7 +312,7 @@ static void check_weights(const told *t, size_t from, size_t updates) {
             fail_msg("weight %zu is %.9g and is to be %.9g", f, (double)t->weights[f], want[f]);
 }
 
-/* The largest staleness. */
+/* Gives the largest staleness. */
 static size_t check_counts(const told *t, size_t bound, size_t updates) {
     uint64_t sum = 0;
     size_t largest = 0;
@@ -329,7 +329,7 @@ static size_t check_counts(const told *t, size_t bound, size_t updates) {
     return largest;
 }
 
-/* Each step is told once, in the order of the data, by whichever replica made it; all processes tell the same. */
+/* Each step is told once, in the order of the data, whichever replica made it. All processes tell the same. */
 static void check_log(const plan *how, const told *t, size_t from, size_t bound) {
     uint64_t histogram[BOUND_MAX + 1] = {0};
     assert_int_equal(t->steps, BATCHES - from);
@@ -356,7 +356,7 @@ static size_t fit_once(plan how, bool is_held) {
     atomic_store(&others, 0);
     atomic_store(&held_to_end, false);
     atomic_store(&has_begun, false);
-    /* So many updates the others may make, and then each has one more gradient. */
+    /* The others may make `bound` updates. After these, each other replica computes one more gradient. */
     atomic_store(&others_most, (unsigned)bound + replicas_of(how.processes) - 1);
     atomic_store(&holds, is_held);
     run_well(&how);
@@ -382,7 +382,7 @@ static void every_update_is_made_once(void **state) {
             false);
 }
 
-/* Those who wait for nobody go on, and no further than they may. */
+/* Replicas that are not held up go on until the staleness bound stops them. */
 static void the_bound_is_that_of_all_processes(void **state) {
     (void)state;
     for (unsigned stores = 1; stores <= 2; stores++) {
@@ -416,10 +416,10 @@ static void expect_near(const char *what, size_t at, double value, double right,
         fail_msg("%s %zu: %.9g, not %.9g", what, at, value, right);
 }
 
-/* As one process that has all devices and splits the batches likewise, mirrored. */
+/* Without staleness it equals a mirrored training of one process that has all devices and splits batches likewise. */
 static void without_staleness_it_is_mirrored(void **state) {
     (void)state;
-    /* Small steps: differences in the last bits do not grow. */
+    /* Small steps keep differences in the last bits from growing. */
     static const char sgd[] = "sgd:lr=1e-5,momentum=0.9";
     plan alone = {.processes = 1, .kind = CLQ_STRATEGY_MIRRORED, .is_small = true, .logs = true, .optimizer = sgd};
     assert_ok(train(&alone, "pocl:0,pocl:1,pocl:2", NULL, &alone.results[0]));
@@ -441,8 +441,8 @@ static void without_staleness_it_is_mirrored(void **state) {
     forget(&alone);
 }
 
-/* However many store ranks there are, up to one for each variable: the same bits, also where a variable's update goes
- * by its norm. */
+/* The number of store ranks, up to one for each variable, does not change a bit of the result, even if the optimizer
+ * scales a variable's update by a norm. */
 static void parts_make_the_same_update(void **state) {
     (void)state;
     static const struct {
@@ -471,7 +471,7 @@ static void parts_make_the_same_update(void **state) {
     }
 }
 
-/* Behind epochs whose validation all have alike. */
+/* All processes stop after the same epoch, and have the same validation loss after each. */
 static void it_stops_early_on_all(void **state) {
     (void)state;
     plan how = {.processes = 2, .stores = 1, .options.staleness = 4, .is_small = true, .stops_early = true};
@@ -488,8 +488,8 @@ static void it_stops_early_on_all(void **state) {
 
 /* ---- checkpoints ---- */
 
-/* Interrupted, and gone on with by other numbers of processes and store ranks, and by one process: with the step, the
- * rate and the batch behind it, and every update made once. */
+/* A training is interrupted. Other numbers of processes and store ranks, and one process alone, resume it with the
+ * right step, rate and batch, and every update is made once. */
 static void it_goes_on_from_a_checkpoint(void **state) {
     (void)state;
     static const struct { unsigned processes, stores; } cases[] = {{2, 1}, {3, 2}, {1, 1}, {1, 0}};
@@ -526,7 +526,7 @@ static void it_goes_on_from_a_checkpoint(void **state) {
     }
 }
 
-/* Adam's moments, which lie on the store ranks, too. */
+/* A checkpoint also keeps Adam's moments, which lie on the store ranks. */
 static void moments_are_kept(void **state) {
     (void)state;
     plan right = {.processes = 2, .stores = 2, .is_small = true, .logs = true};
@@ -564,11 +564,11 @@ static void a_store_rank_that_dies_is_named(void **state) {
     }
 }
 
-/* The store ranks name whom they wait for: the replica with the oldest gradient, or the process whose gradients are
+/* The store ranks name what they wait for: the replica with the oldest gradient, or the process whose gradients are
  * missing. */
 static void who_is_late_is_named(void **state) {
     (void)state;
-    /* A bound of 2 lets all three replicas read before one has pushed: those that come first wait for replica 0. */
+    /* A bound of 2 lets all three replicas read before one has pushed. Those that push first wait for replica 0. */
     static const struct {
         int32_t bound;
         const char *says;
@@ -579,7 +579,7 @@ static void who_is_late_is_named(void **state) {
             .processes = 2, .stores = 1, .options.staleness = cases[i].bound, .by_steps = true, .is_small = true};
         plan how = first;
         fabric_rank ranks[PROCESSES_MAX + 3];
-        run_well(&first); /* what it compiles nobody compiles within the deadline */
+        run_well(&first); /* compiles the kernels, so that no rank compiles within the deadline */
         forget(&first);
         how.deadline_s = 3;
         atomic_store(&others, 0);
@@ -600,7 +600,7 @@ static void store_ranks_end_behind_the_trainer(void **state) {
     plan how = {.processes = 2, .stores = 2, .options.staleness = 4, .ends_first = true};
     fabric_rank ranks[PROCESSES_MAX + 3];
     run(&how, ranks);
-    const fabric_rank *store = &ranks[ranks[2].ended == CLQ_ERROR_STATE ? 2 : 3]; /* the first of them ends the world */
+    const fabric_rank *store = &ranks[ranks[2].ended == CLQ_ERROR_STATE ? 2 : 3]; /* the first to fail ends the world */
     assert_int_equal(store->ended, CLQ_ERROR_STATE);
     expect_text(store->detail, "destroy the trainer first");
     forget(&how);

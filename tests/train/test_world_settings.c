@@ -1,5 +1,5 @@
-/* Trainers and fits by settings over several processes, which are threads here: if one of them cannot make its own, the
- * others learn why at once, though it lives on. */
+/* Trainers and fits by settings over several processes, which are threads here. If one process cannot make its trainer
+ * or fit, the others learn why at once, although that process lives on. */
 #include "support/files.h"
 #include "support/stop.h"
 #include "support/system.h"
@@ -8,14 +8,14 @@
 #include <clique/settings.h>
 
 enum { RANKS = 2, N = 16, IN = 3 };
-/* A wait for who has given up would be a TIMEOUT. */
+/* A wait for a process that has given up would end as a TIMEOUT. */
 static const clq_world_config patient = {.silence_s = 60, .deadline_s = 10};
 static float samples[N][IN], targets[N];
 
 typedef struct plan {
-    const char *key, *value; /* what rank 1 sets otherwise; NULL: nothing */
+    const char *key, *value; /* what rank 1 sets differently; NULL: nothing */
     const char *checkpoint, *csv[RANKS];
-    atomic_uint ended; /* ranks whose work has */
+    atomic_uint ended; /* number of ranks whose work has ended */
 } plan;
 
 static clq_status set_all(clq_settings *settings, const plan *how, const fabric_rank *of) {
@@ -59,7 +59,7 @@ static clq_status train(const plan *how, const fabric_rank *of) {
     return clq_error_raise(&why);
 }
 
-/* Who fails lives on, as a program does that reports the failure. */
+/* A rank that fails lives on, like a program that reports the failure. */
 static void train_rank(fabric_rank *rank) {
     plan *how = rank->context;
     fabric_note(rank, train(how, rank));

@@ -1,4 +1,4 @@
-/* A model of two layers and made-up samples of three classes, for tests of what replicas exchange. */
+/* For tests of what replicas exchange: a model of two layers, and made-up samples of three classes. */
 #ifndef CLQ_TEST_TWO_LAYERS_H
 #define CLQ_TEST_TWO_LAYERS_H
 
@@ -7,8 +7,8 @@
 #include "support/system.h"
 #include "train/trainer.h"
 
-/* Batches are not shared out evenly, and the last has two samples. A share of five is no less than the 8 rows of a
- * tile: all have the same kernels. */
+/* Batches do not split evenly, and the last batch has two samples. The largest of five shares has the 8 rows of a tile,
+ * so all use the same kernels. */
 enum { INPUTS = 6, UNITS = 40, CLASSES = 3, BATCH = 37, SAMPLES = 5 * BATCH + 2 };
 
 static float samples[SAMPLES][INPUTS];
@@ -16,7 +16,7 @@ static int32_t labels[SAMPLES];
 static clq_model *model;
 static clq_dataset *data;
 
-/* Batch `index`, round and round. */
+/* Batch `index`; after the last batch the first follows again. */
 static clq_batch batch_of(size_t index) {
     const size_t first = index % (SAMPLES / BATCH + 1) * BATCH;
     return (clq_batch){.count = CLQ_MIN((size_t)BATCH, SAMPLES - first),
@@ -26,7 +26,7 @@ static clq_batch batch_of(size_t index) {
                        .labels = labels + first};
 }
 
-static const char *disabled_paths = APART; /* of trainers that are opened */
+static const char *disabled_paths = APART; /* of the trainers that open_trainer creates */
 
 static clq_trainer *open_trainer(const char *spec, const char *optimizer, const clq_strategy_options *options,
                                  size_t bucket_bytes) {
