@@ -138,7 +138,7 @@ static clq_tensor add_output(subject *s, clq_tensor x) {
     return below(s, 3) == 0 ? clq_activate(s->model, x, any_activation(s), NULL) : x;
 }
 
-/* Half of the models are chains. In the others, a layer may read any earlier end, and an end may be read several times. */
+/* Half of the models are chains. In the others, a layer may read any earlier end, so several may read one end. */
 static clq_tensor add_layers(subject *s, clq_tensor x) {
     branches b = {.ends = {x}, .count = 1};
     const bool chain = below(s, 2);
