@@ -1,4 +1,4 @@
-/* Models by name: their parameters against those that are published, or against formulas; and what is refused. */
+/* Models by name: parameter counts against published counts or formulas, and refused names. */
 #include "graph/graph.h"
 #include "support/check.h"
 
@@ -24,7 +24,7 @@ static size_t trainable(const clq_model *model) {
 /* ---- parameters ---- */
 
 #define IMAGENET ":input=224x224x3,classes=1000"
-/* Of a transformer of this width: a block's norms, attention and dense layers. */
+/* The parameters of a transformer block of width w: norms, attention and dense layers. */
 #define BLOCK(w) ((w) * (12 * (w) + 13))
 
 static const struct {
@@ -68,7 +68,7 @@ static void parameters_are_those_of_the_papers(void **state) {
     }
 }
 
-/* ---- what the data say ---- */
+/* ---- shapes and classes from the data ---- */
 
 static void expect(const char *name, clq_shape input, size_t classes, clq_shape takes, clq_shape gives) {
     clq_model *model = NULL;
