@@ -239,7 +239,7 @@ static void check_poisoned(clq_device *device, clq_queue *queue, const subject *
     put_weights(&b, &d);
     for (size_t i = 0; i < CLQ_COUNT_OF(counts); i++) {
         blank(&b, 0x11);
-        fill_whole(&b, b.plan->output[0], 0xFF); /* what is read of it may lie beyond the count */
+        fill_whole(&b, b.plan->output[0], 0xFF); /* read_outcome reads rows beyond the count */
         fill_whole(&b, b.plan->metrics, 0xFF);
         put_batch(&b, &d, counts[i]);
         run_segments(&b, counts[i], 0.125f, 1);

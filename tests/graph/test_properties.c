@@ -1,5 +1,4 @@
-/* Queries about variables' properties: whether an update is followed by a constraint, and which properties are in keys.
- */
+/* Queries about variables' properties: whether a constraint follows an update, and which properties are in keys. */
 #include "graph/graph.h"
 #include "support/check.h"
 

@@ -110,8 +110,7 @@ static clq_status normed_pairs(clq_model *m, clq_tensor x) {
     return clq_model_finish(m, units(m, clq_flatten(m, x, NULL), 2, CLQ_ACTIVATION_LINEAR));
 }
 
-/* split: how 3 ranks split each kernel in turn: c columns, r rows, j columns that are joined, . whole. NULL: refused.
- */
+/* split: how 3 ranks split each kernel in turn: c columns, r rows, j columns, joined again, . whole. NULL: refused. */
 static const struct {
     clq_status (*build)(clq_model *m, clq_tensor x);
     const char *split;
