@@ -132,7 +132,7 @@ static clq_tensor by_rows(subject *s, clq_tensor x) {
     return clq_layer_norm(s->model, clq_flatten(s->model, x, NULL), &(clq_row_norm_config){.no_scale = true});
 }
 
-/* Numbers that are given, bytes that come raw, slopes that are trained, layers that are not. */
+/* Scaling layers: given statistics, samples read as raw bytes, trained slopes, and frozen layers. */
 static clq_tensor scaled(subject *s, clq_tensor x) {
     static const float mean[] = {3, -1}, variance[] = {4, 0.25f};
     x = clq_normalization(s->model, clq_rescaling(s->model, x, 1.0 / 64, -1, NULL), 2, mean, variance, NULL);
@@ -140,7 +140,7 @@ static clq_tensor scaled(subject *s, clq_tensor x) {
     x = clq_freeze(s->model, clq_conv2d(s->model, x, &(clq_conv2d_config){.filters = 3, .kernel = {3, 3}}));
     x = clq_leaky_relu(s->model, clq_freeze(s->model, clq_batch_norm(s->model, x, NULL)), 0.1, NULL);
     x = clq_dense(s->model, clq_flatten(s->model, x, NULL), &(clq_dense_config){.units = 4});
-    x = clq_rescaling(s->model, x, 1.0 / 16, 0, NULL); /* where tanh is flat, 1 - y * y keeps few digits of a float */
+    x = clq_rescaling(s->model, x, 1.0 / 16, 0, NULL); /* if tanh is flat, 1 - y * y keeps few digits of a float */
     return clq_freeze(s->model,
                       clq_dense(s->model, x, &(clq_dense_config){.units = 4, .activation = CLQ_ACTIVATION_TANH}));
 }

@@ -49,7 +49,7 @@ static clq_tensor build_input(clq_model *m) {
         m, ACTIVATE(m, clq_input(m, CLQ_SHAPE(10)), CLQ_ACTIVATION_TANH, CLQ_ACTIVATION_RELU, CLQ_ACTIVATION_SIGMOID));
 }
 
-/* As in LeNet-5: pixels of few channels, one activation. */
+/* As in LeNet-5: average pools, each with one activation layer behind it. */
 static clq_tensor build_average(clq_model *m) {
     clq_tensor x = clq_conv2d(m, clq_input(m, CLQ_SHAPE(9, 8, 1)),
                               &(clq_conv2d_config){.filters = 3, .kernel = {2, 2}, .padding = CLQ_PADDING_SAME});

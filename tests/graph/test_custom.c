@@ -109,7 +109,7 @@ static void count_end(void *user) {
     ended++;
 }
 
-/* `user` must be destroyed once, whether or not the layer is added. */
+/* What `user` points to must be destroyed once, whether or not the layer is added. */
 static void check_refused(clq_custom_operation operation, clq_status status, const char *says) {
     clq_model *model;
     operation.user = &ended;

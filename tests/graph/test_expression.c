@@ -181,7 +181,7 @@ static void malformed_texts_are_refused_with_their_place(void **state) {
     for (size_t i = 0; i < CLQ_COUNT_OF(bad); i++) check_refused(bad[i].text, bad[i].inputs, NULL, bad[i].says);
 }
 
-/* "((((x))))" and so on. */
+/* Texts such as "((((x))))". */
 static void long_and_deep_texts_are_refused(void **state) {
     char text[2000];
     (void)state;
@@ -224,7 +224,7 @@ static void variables_are_checked(void **state) {
     check_refused("a * x", 1, &named, "layer 'own': expression 'a * x' does not read variable 'b'");
 }
 
-/* If too much is computed before the first input, the derivative would not fit in one kernel. */
+/* If too many variables or numbers are combined before an input, the derivative would not fit in one kernel. */
 static void what_meets_before_an_input_is_limited(void **state) {
     const clq_expression_config config = {.variables = {{.name = "a"}, {.name = "b"}, {.name = "c"}}};
     const clq_plan_config plan = {.capacity = COUNT, .sample_dtype = CLQ_F32, .mode = CLQ_MODE_PREDICT};

@@ -86,8 +86,8 @@ static void models_fit_the_data(void **state) {
     const clq_shape photo = CLQ_SHAPE(40, 36, 3);
     expect("cnn", photo, 7, photo, CLQ_SHAPE(7));
     expect("cnn", CLQ_SHAPE(20, 30), 4, CLQ_SHAPE(20, 30, 1), CLQ_SHAPE(4)); /* grey */
-    expect("cnn", CLQ_SHAPE(784), 4, CLQ_SHAPE(28, 28, 1), CLQ_SHAPE(4));    /* no image: as it is */
-    expect("cnn:classes=9", photo, 7, photo, CLQ_SHAPE(9));                  /* the name's options hold */
+    expect("cnn", CLQ_SHAPE(784), 4, CLQ_SHAPE(28, 28, 1), CLQ_SHAPE(4));    /* no image: the default input */
+    expect("cnn:classes=9", photo, 7, photo, CLQ_SHAPE(9));                  /* options in the name win */
     expect("cnn:input=16x16x2", photo, 7, CLQ_SHAPE(16, 16, 2), CLQ_SHAPE(7));
     expect("mlp", CLQ_SHAPE(20), 3, CLQ_SHAPE(20), CLQ_SHAPE(3));
     expect("mlp", (clq_shape){0}, 0, CLQ_SHAPE(28, 28, 1), CLQ_SHAPE(10));

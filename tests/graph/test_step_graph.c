@@ -129,7 +129,7 @@ static void plan_of_seed(uint64_t seed, void *context) {
     clq_model_destroy(s.model);
 }
 
-/* Checks few of GRAPHS models that together have every kind, each on one of the drivers. */
+/* Checks few of GRAPHS models that together have every kind: POOLED and BINARY on each driver, the others on one. */
 static void plans_on(clq_device *device, clq_queue *queue) {
     static const uint64_t on_each[] = {POOLED, BINARY};
     static const seed_plans plans = {.graphs = GRAPHS, .start = start_plan, .check = plan_of_seed};
@@ -255,7 +255,7 @@ static clq_status differentiate(clq_node *node, bool has_gradient) {
         const clq_graph_value *value = clq_graph_value_at(&graph, id);
         if (value->home != CLQ_HOME_GRADIENT) continue;
         gradients++;
-        zeros += graph.nodes[value->maker - 1].inputs[0] == 0; /* of no value */
+        zeros += graph.nodes[value->maker - 1].inputs[0] == 0; /* made from no value */
     }
     assert_int_equal(gradients, status == CLQ_OK);
     assert_int_equal(zeros, status == CLQ_OK && !has_gradient);

@@ -296,7 +296,7 @@ static void the_budget_holds(void **state) {
     assert_int_equal(part.trials, before.trials);
 
     part = (script){.fast = {NULL}};
-    CHECK_OK(tune_with(&part, model, true, 150, NULL)); /* nobody asks for the steps */
+    CHECK_OK(tune_with(&part, model, true, 150, NULL)); /* no log: steps are not measured */
     assert_true(part.clock <= 150);
 }
 
@@ -317,7 +317,7 @@ static void nothing_is_measured_in_vain(void **state) {
     assert_int_equal(mkdir(folder, 0700), 0);
     CHECK_OK(open_device(folder));
     (void)snprintf(in_the_way, sizeof in_the_way, "%s/programs", folder);
-    (void)files_remove(in_the_way); /* the self-test's */
+    (void)files_remove(in_the_way); /* the folder that the self-test made */
     FILE *f = fopen(in_the_way, "wb");
     assert_non_null(f);
     (void)fclose(f);
@@ -395,7 +395,7 @@ static bool has_candidate(const clq_plan *plan, size_t nth) {
 }
 
 static void candidates_on(clq_device *now, clq_queue *queue) {
-    if (pocl_name_is(clq_device_get_info(now)->name, POCL_POOL)) return; /* what basic runs, in other threads */
+    if (pocl_name_is(clq_device_get_info(now)->name, POCL_POOL)) return; /* runs the same as basic, in other threads */
     clq_device *folders = device;
     device = now;
     float *want = NULL;
@@ -471,7 +471,8 @@ static int tear_down_all(void **state) {
 
 /* ---- rounds ---- */
 
-/* What b takes of a's second, by round. Part a has one launch, b two; each is tried once before. */
+/* of: the seconds that part b takes in a round, while part a always takes 1 s. Round -1 is the trial before the rounds.
+ * Part a has one launch, part b two. */
 typedef struct ratios {
     double (*of)(size_t round);
     size_t tried_b;
@@ -500,8 +501,8 @@ static clq_trial_result compare(double (*of)(size_t round)) {
     return result;
 }
 
-/* Other programs that come and go: more rounds are made while these decide, and what was there stays if they do to the
- * end. */
+/* Other programs may disturb the times. While they decide the result, more rounds are made. If they do to the end, the
+ * present selection stays. */
 static void doubtful_rounds_are_repeated(void **state) {
     (void)state;
     clq_trial_result found = compare(faster);
