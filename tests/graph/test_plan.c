@@ -77,8 +77,7 @@ static void check_gradients(const bench *b, const data *d) {
 
 static void gradients_on(clq_device *device, clq_queue *queue) {
     const subject *const all[] = {&conv_subject, &mlp_subject, &odd_subject};
-    for (size_t i = 0; i < (clq_device_runs_in_caller(device) ? 3 : 2);
-         i++) { /* for the third, one driver is enough */
+    for (size_t i = 0; i < (clq_device_runs_in_caller(device) ? 3 : 2); i++) { /* for the third, one driver is enough */
         data d = make_data(all[i]);
         bench b = open_bench(device, queue, all[i], training_of(all[i], COUNT_MOST));
         blank(&b, 0xFF); /* NaN, unless samples are bytes */
@@ -146,8 +145,7 @@ static void counts_on(clq_device *device, clq_queue *queue) {
         outcome in_exact = run_count(&exact, COUNT);
         double want[WEIGHTS_MOST];
         for (size_t w = 0; w < s->weights; w++) want[w] = (double)in_exact.gradient[w];
-        for (size_t v = 0, at = 0; v < s->variables;
-             at += s->elements[v++]) /* capacity may split sums: rounding */
+        for (size_t v = 0, at = 0; v < s->variables; at += s->elements[v++]) /* capacity may split sums: rounding */
             assert_close(&roomy, "gradient", in_roomy.gradient + at, want + at, s->elements[v], 1e-6);
         assert_metrics(&roomy, &d, COUNT, 1);
         assert_metrics(&exact, &d, COUNT, 1);
