@@ -1,6 +1,6 @@
-/* What tests of step graphs of random models check: every pass leaves what a graph computes as it was, by the
- * interpreter in double; gradients are those of finite differences of the graph's own loss; and the launches of a plan
- * give what the interpreter gives. Failures name the model's path, which begins with its seed. */
+/* Checks for tests of step graphs of random models. The interpreter, in double, shows that no pass changes what a graph
+ * computes. Gradients must match finite differences of the graph's own loss. The launches of a plan must give what the
+ * interpreter gives. A failure's message has subject.path: the model's layers, or a name that the test gave it. */
 #ifndef CLQ_TEST_GRAPH_CHECK_GRAPH_H
 #define CLQ_TEST_GRAPH_CHECK_GRAPH_H
 
@@ -27,7 +27,8 @@ static void free_results(const results *r, uint32_t variables) {
 
 static const double scale = 0.25;
 
-/* sum_factor: of a graph that accumulates; the weights are what the gradients' memory has. */
+/* sum_factor: 0, or the factor of a graph that accumulates. If it is not 0, the gradients' memory starts with the
+ * weights. */
 static void interpret_run(const clq_graph *graph, const numbers *n, double sum_factor, bool rounds, results *r) {
     *r = (results){.output = {{0}}};
     for (uint32_t v = 0; v < n->variables; v++) {
@@ -57,7 +58,7 @@ static void interpret(const clq_graph *graph, const numbers *n, results *r) { in
 
 static const double sum_factor = 0.5;
 
-/* What a gradient becomes when it is added to the weights, and the sum is halved. */
+/* Replaces each gradient by sum_factor times its sum with the weights. */
 static void add_weights(const clq_model *model, const numbers *n, results *r) {
     for (uint32_t v = 0; v < n->variables; v++)
         for (size_t i = 0; i < model->variables[v].elements; i++)
@@ -71,8 +72,8 @@ static double largest_gradient(const results *r, const clq_model *model) {
     return most;
 }
 
-/* floor: of the largest number: gradients that vanish, as of what a normalisation takes away again, are sums of terms
- * that are not small. */
+/* Errors are relative to the largest number in `want`, or to `floor` if that is larger. A gradient that vanishes, such
+ * as one that a normalisation cancels, needs a floor: it is the sum of terms that are not small. */
 static void assert_same(const subject *s, const char *what, const double *got, const double *want, size_t count,
                         double relative, double floor) {
     double most = floor;
@@ -84,19 +85,19 @@ static void assert_same(const subject *s, const char *what, const double *got, c
 
 /* ---- passes ---- */
 
-/* Of what is computed behind a pass, and in front of it. Numbers of a graph are float32, as the factors of means over
- * rows: if a pass brings new ones, there is more between the two. */
+/* The relative tolerance between a graph's results before and after a pass. Constants in a graph are float32, such as
+ * the factors of means over rows. A test with a pass that makes new constants sets a larger tolerance. */
 static double pass_tolerance = 1e-12;
 
 typedef struct watch {
     subject *s;
     const numbers *n;
-    results first, gradient; /* of the graph as it was expanded; of the first that had gradients */
+    results first, gradient; /* of the expanded graph, before all passes; of the first graph that had gradients */
     bool differentiated;
     unsigned passes;
 } watch;
 
-/* Of the graph: the weighted sum of its losses. */
+/* The graph's loss: the weighted sum of its outputs' losses. */
 static double loss_of(const subject *s, const results *r) {
     double sum = 0;
     for (uint32_t i = 0; i < s->model->output_count; i++)
@@ -104,8 +105,8 @@ static double loss_of(const subject *s, const results *r) {
     return sum * scale;
 }
 
-/* At a few places of each variable. Central differences of a loss of about 1 in double with h = 1e-6 are right to about
- * 1e-9. */
+/* Checks a few elements of each variable's gradient. For a loss of about 1, central differences in double with h = 1e-6
+ * are accurate to about 1e-9. */
 static void check_differences(watch *w, const clq_graph *graph) {
     const double h = 1e-6;
     for (uint32_t v = 0; v < w->n->variables; v++)
@@ -128,10 +129,10 @@ static void check_differences(watch *w, const clq_graph *graph) {
         }
 }
 
-/* Sees the graph behind each pass. NULL: nothing does. */
+/* Called with the graph after each pass. NULL: no call. */
 static void (*see_graph)(const clq_graph *graph);
 
-/* Every gradient is added to what is there, once: a second time, and with norms of the sum where they are measured. */
+/* Checks that the graph adds every gradient exactly once to what the gradients' memory has. */
 static void check_sums(const watch *w, const clq_graph *graph, const char *pass) {
     results got, want;
     interpret(graph, w->n, &want);
@@ -183,7 +184,8 @@ static void check_passes(subject *s, const numbers *n, clq_list *list) {
     if (w.differentiated) free_results(&w.gradient, n->variables);
 }
 
-/* The seeds of a test: 0 to `usual` - 1, or those that CLQ_TEST_SEEDS has: then true. */
+/* The seeds of a test, from *first to *end - 1. If the environment has CLQ_TEST_SEEDS, takes them from there and
+ * returns true. Otherwise they are 0 to `usual` - 1. */
 static inline bool seeds(unsigned usual, uint64_t *first, uint64_t *end) {
     unsigned long long a = 0, b = usual;
     const char *given = getenv("CLQ_TEST_SEEDS");
@@ -193,7 +195,7 @@ static inline bool seeds(unsigned usual, uint64_t *first, uint64_t *end) {
     return given != NULL;
 }
 
-/* The sum with ranks that have no samples. */
+/* An all-reduce with ranks that have no samples: the sums stay as they are. */
 static clq_status nobody_else(void *context, clq_queue *queue, clq_buffer *values, size_t count) {
     (void)context;
     (void)queue;
@@ -202,7 +204,7 @@ static clq_status nobody_else(void *context, clq_queue *queue, clq_buffer *value
     return CLQ_OK;
 }
 
-/* Every third graph is that of one of two ranks, with some of its layers synchronized. */
+/* Plans every third graph as one of two ranks, and synchronizes some of its batch normalisations. */
 static void synchronize(subject *s, uint64_t seed) {
     if (seed % 3) return;
     s->config.exchange = (clq_step_sum){.rank = seed % 2, .ranks = 2, .all_reduce = nobody_else};
@@ -211,7 +213,7 @@ static void synchronize(subject *s, uint64_t seed) {
             ((clq_batch_norm_config *)s->model->layers[i].config)->synchronized = true;
 }
 
-/* Three of four: all that may be, as much as fits some bytes, or what is marked. */
+/* Three of four models recompute: all values that may be, enough values for a limit in bytes, or marked tensors. */
 static void recompute(subject *s, uint64_t seed) {
     static const clq_recompute_kind kinds[] = {CLQ_RECOMPUTE_ALL, CLQ_RECOMPUTE_AUTO, CLQ_RECOMPUTE_OFF,
                                                CLQ_RECOMPUTE_OFF};
@@ -223,16 +225,16 @@ static void recompute(subject *s, uint64_t seed) {
     s->model->recomputes = seed % 4 == 2;
 }
 
-/* Two of four. */
+/* Two of four models accumulate. */
 static void accumulate(subject *s, uint64_t seed) { s->config.accumulates = seed / 2 % 2; }
 
-/* Two of four, one of each type. */
+/* Two of four models have 16-bit activations: one F16, one BF16. */
 static void narrow(subject *s, uint64_t seed) {
     static const clq_dtype types[] = {CLQ_F32, CLQ_F16, CLQ_F32, CLQ_BF16};
     s->config.activations = types[seed / 4 % 4];
 }
 
-/* The way in which a seed's model is planned. */
+/* Sets how a seed's model is planned. */
 static inline void settle(subject *s, uint64_t seed) {
     synchronize(s, seed);
     accumulate(s, seed);
@@ -253,7 +255,7 @@ static inline void check_passes_on(subject *s, clq_device *device) {
 
 /* ---- plans ---- */
 
-/* Where values have 16 bits, some of thousands are rounded the other way. */
+/* If values have 16 bits, a plan and the interpreter round a few of thousands of values in opposite directions. */
 static double tolerance_of(const subject *s) {
     return s->config.activations == CLQ_F32 ? 1e-5 : s->config.activations == CLQ_F16 ? 4e-3 : 3e-2;
 }
@@ -273,7 +275,7 @@ static void compare(const subject *s, clq_queue *queue, const clq_buffer *buffer
 static void interpret_plain(const subject *s, const numbers *n, clq_list *list, results *r) {
     clq_plan_config plain = s->config;
     clq_graph graph = {0};
-    if (plain.activations == CLQ_F32) plain.unfused_graph = true; /* else where it rounds depends on what is fused */
+    if (plain.activations == CLQ_F32) plain.unfused_graph = true; /* 16 bits: fusing changes what is rounded */
     CHECK_OK(clq_graph_build(&graph, s->model,
                              &(clq_pass_context){.config = &plain, .list = list, .arena_bytes = CLQ_VARIABLE_ALIGN},
                              NULL, NULL));
@@ -286,7 +288,8 @@ static clq_buffer *arena_of(const clq_plan *plan, uint32_t variable) {
     return clq_weights_arena(clq_plan_weights(plan), state ? CLQ_ARENA_STATE : CLQ_ARENA_PARAMETERS);
 }
 
-/* Backward in parts: a bucket's gradients are whole when its last launch has run, before any later one. */
+/* Runs backward in parts, one per bucket: a bucket's gradients must be complete once the launches up to bucket.done
+ * have run, before any later launch. */
 static void run_buckets(const subject *s, const numbers *n, clq_plan *plan, clq_queue *queue, const results *want) {
     clq_bucket *buckets;
     size_t count, next, end, seen = 0;
@@ -318,7 +321,7 @@ static void put_gradients(const subject *s, clq_plan *plan, clq_queue *queue, co
                 s->model->variables[v].elements, CLQ_F32);
 }
 
-/* As check_sums. */
+/* Does for a plan what check_sums does for a graph. */
 static void check_plan_sums(const subject *s, const numbers *n, clq_plan *plan, clq_queue *queue, results *want) {
     put_gradients(s, plan, queue, (const double *const *)n->weights);
     clq_plan_set_params(
@@ -329,7 +332,7 @@ static void check_plan_sums(const subject *s, const numbers *n, clq_plan *plan, 
     run_buckets(s, n, plan, queue, want);
 }
 
-/* `count` samples from `first` on, with their labels, and all weights. */
+/* Writes to the plan: `count` samples from `first` on, their labels, and all weights. */
 static void put_numbers(const subject *s, const numbers *n, clq_plan *plan, clq_queue *queue, size_t first,
                         size_t count) {
     const size_t sample = CLQ_COUNT_OF(n->samples) / COUNT;

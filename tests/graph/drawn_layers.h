@@ -1,6 +1,6 @@
-/* Random layers of every sort, for tests of step graphs: a row for each way to draw one. What is drawn fits the tensor
- * that it is applied to, so that no model is refused. Layers whose gradient is not that of what they give, as
- * clq_stop_gradient, are left out: no differences can tell whether it is right. */
+/* Random layers of every sort, for tests of step graphs: a table has a row for each way to draw a layer. A drawn layer
+ * fits the tensor that it is applied to, so no model is refused. Layers whose gradient is not the derivative of their
+ * output, such as clq_stop_gradient, are left out: finite differences cannot check them. */
 #ifndef CLQ_TEST_GRAPH_DRAWN_LAYERS_H
 #define CLQ_TEST_GRAPH_DRAWN_LAYERS_H
 
@@ -34,7 +34,7 @@ static clq_tensor apply_axis(subject *s, const clq_layer_kind *kind, int axis, c
     SET(config, int, "axis", axis);
     return apply(s, &config, x, count);
 }
-/* Between a tensor and a number. */
+/* An operation between a tensor and a number. place: which operand the number is, 1 or 2. */
 static clq_tensor apply_number(subject *s, const clq_layer_kind *kind, unsigned place, double number, clq_tensor x) {
     const clq_operand operand = {.place = place, .number = number};
     return clq_model_add_layer(s->model, kind, NULL, &operand, &x, 1);
@@ -137,7 +137,7 @@ static clq_tensor draw_function(subject *s, clq_tensor x, clq_shape in) {
 static const clq_layer_kind *const pairs[] = {&clq_layer_op_add, &clq_layer_op_subtract, &clq_layer_op_multiply,
                                               &clq_layer_op_maximum, &clq_layer_op_minimum};
 
-/* With a number, or with a tensor that broadcasts along an axis. */
+/* Arithmetic of x with a number, with its mean along an axis, which broadcasts, or with a tensor of the same shape. */
 static clq_tensor draw_arithmetic(subject *s, clq_tensor x, clq_shape in) {
     const clq_layer_kind *kind = pairs[below(s, CLQ_COUNT_OF(pairs))];
     const bool first = below(s, 2);
@@ -151,7 +151,7 @@ static clq_tensor draw_arithmetic(subject *s, clq_tensor x, clq_shape in) {
     return first ? apply_pair(s, kind, mean, x) : apply_pair(s, kind, x, bend(s, x));
 }
 
-/* Numbers are seldom as close as rounding errors to what they are compared with. */
+/* The offset 0.0871 keeps compared numbers apart: rounding errors seldom decide a comparison. */
 static clq_tensor draw_choice(subject *s, clq_tensor x, clq_shape in) {
     static const clq_layer_kind *const kinds[] = {&clq_layer_op_greater, &clq_layer_op_less_equal,
                                                   &clq_layer_op_not_equal};
@@ -181,7 +181,7 @@ static clq_tensor draw_sums(subject *s, clq_tensor x, clq_shape in) {
     return apply_axis(s, &clq_layer_op_cumsum, (int)below(s, in.rank), &x, 1);
 }
 
-/* Over an axis, or two side by side. At least one axis stays. */
+/* Reduces one axis, or two adjacent axes. At least one axis stays. */
 static clq_tensor draw_reduction(subject *s, clq_tensor x, clq_shape in) {
     static const clq_layer_kind *const kinds[] = {&clq_layer_op_sum, &clq_layer_op_mean, &clq_layer_op_max,
                                                   &clq_layer_op_min};
@@ -218,7 +218,7 @@ static clq_tensor draw_order(subject *s, clq_tensor x, clq_shape in) {
     return apply(s, &config, &x, 1);
 }
 
-/* An axis becomes two, or two become one. */
+/* Splits an axis in two, or joins two adjacent axes. */
 static clq_tensor draw_shape(subject *s, clq_tensor x, clq_shape in) {
     clq_shape out = {.rank = 0};
     const unsigned axis = below(s, in.rank);
@@ -489,7 +489,7 @@ static clq_tensor draw_scores(subject *s, clq_tensor x, clq_shape in) {
     if (below(s, 3) == 0) SET(config, double, "dropout", 0.2);
     return apply(s, &config, CLQ_TENSORS(x, bend(s, x)));
 }
-/* Of (tokens, heads, width). */
+/* x: (tokens, heads, width). */
 static clq_tensor draw_dot_attention(subject *s, clq_tensor x, clq_shape in) {
     keyed_config config = keyed(&clq_layer_op_attention), rotary = keyed(&clq_layer_rotary_embedding);
     clq_tensor q = x, k = bend(s, x);
@@ -502,7 +502,7 @@ static clq_tensor draw_dot_attention(subject *s, clq_tensor x, clq_shape in) {
     }
     return apply(s, &config, CLQ_TENSORS(q, k, x));
 }
-/* What an imported model writes: products, a softmax between them, and what is added to the scores or selected. */
+/* Attention as imported models write it: two products around a softmax of scores, which may be scaled and added to. */
 static clq_tensor draw_written_attention(subject *s, clq_tensor x, clq_shape in) {
     const clq_tensor k = turned(s, bend(s, x));
     clq_tensor scores = apply_plain(s, &clq_layer_op_matmul, CLQ_TENSORS(x, k));
@@ -531,8 +531,8 @@ static clq_tensor draw_repeats(subject *s, clq_tensor x, clq_shape in) {
 enum { ANY_SIZE = 4096 };
 static const struct drawn_layer {
     const char *name;
-    unsigned least, most; /* axes */
-    size_t largest;       /* elements: what is drawn may give more */
+    unsigned least, most; /* axes of the input */
+    size_t largest;       /* elements of the input; the layer may give more */
     draw_layer *draw;
 } drawn_layers[] = {
     {"dense", 1, 4, ANY_SIZE, draw_dense},
@@ -594,7 +594,7 @@ static clq_tensor add_drawn_layer(subject *s, clq_tensor x) {
     return x;
 }
 
-/* What a model begins with: the images, sequences that are masked, rows of a table, or images cut into pieces. */
+/* The beginning of a model: the images, masked sequences, rows of an embedding, or reshaped images. */
 static clq_tensor add_beginning(subject *s, clq_tensor x) {
     clq_recurrent_config recurrent = clq_recurrent_config_default(4);
     const bool zero = below(s, 2);
@@ -617,7 +617,7 @@ static clq_tensor add_beginning(subject *s, clq_tensor x) {
     }
 }
 
-/* Up to seven layers; now and then what is in front of one goes to the end, too. */
+/* Adds a beginning and two to six layers. Now and then, the input of a layer also goes to the end of the model. */
 static clq_tensor add_drawn_layers(subject *s, clq_tensor x) {
     branches b = {.count = 1};
     unsigned layers = 2 + below(s, 5);

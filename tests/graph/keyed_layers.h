@@ -1,11 +1,11 @@
-/* Layers that have no builder, for tests of step graphs: their settings, and sequences with a mask. */
+/* For tests of step graphs: settings of layers that have no builder function, and sequences with a mask. */
 #ifndef CLQ_TEST_GRAPH_KEYED_LAYERS_H
 #define CLQ_TEST_GRAPH_KEYED_LAYERS_H
 
 #include "graph/layers/layer.h"
 #include "graph/random_model.h"
 
-/* A layer's settings, by the keys that its kind has in files: some have no builder. */
+/* A layer's settings. Members are found by the keys that its kind has in files, as some layers have no builder. */
 typedef struct keyed_config {
     const clq_layer_kind *kind;
     size_t bytes[64];
@@ -20,8 +20,8 @@ static void *setting(keyed_config *config, const char *key) {
     return NULL;
 }
 
-/* Sequences (steps, 72 / steps), of which some steps do not count: a quarter of samples of bytes, the most of others.
- */
+/* Sequences (steps, 72 / steps) with some masked steps: a step counts if its first number is greater than 0.25. That
+ * masks a quarter of the steps if samples are bytes, and most of the steps otherwise. */
 static clq_tensor masked_sequence(subject *s, clq_tensor x, size_t steps) {
     const clq_operand quarter = {.place = 2, .number = 0.25};
     clq_tensor mask = clq_max_pool1d(s->model, clq_reshape(s->model, x, CLQ_SHAPE(72, 1), NULL),

@@ -1,5 +1,5 @@
-/* What kinds of nodes and settings plans of random models have, and few models that have all kinds between them: each
- * kernel of a plan is compiled, and most models have what others have. */
+/* The kinds of nodes and settings that the plans of random models have. Tests use them to choose a few models that
+ * together have all kinds: every kernel of a plan must be compiled, and most models repeat the kinds of others. */
 #ifndef CLQ_TEST_GRAPH_KINDS_H
 #define CLQ_TEST_GRAPH_KINDS_H
 
@@ -9,14 +9,14 @@
 #include <stdarg.h>
 
 enum { KINDS_MOST = 512, KIND_BYTES = 64 };
-enum { MODEL_NODES = 20 }; /* as many nodes cost what a further model does */
+enum { MODEL_NODES = 20 }; /* the fixed cost of one more model, in nodes */
 
 static char kind_names[KINDS_MOST][KIND_BYTES];
 static unsigned kind_count;
 
 typedef struct kind_set {
     bool has[KINDS_MOST];
-    unsigned nodes; /* each costs about as much to compile */
+    unsigned nodes; /* every node costs about the same to compile */
 } kind_set;
 
 __attribute__((format(printf, 2, 3))) static void add_kind(kind_set *k, const char *format, ...) {
@@ -42,7 +42,7 @@ static void add_element_kinds(kind_set *k, const clq_node *node) {
     add_kind(k, "several outputs %d, sums %d", p->output_count > 1, p->sum_count > 0);
 }
 
-/* What a kernel is built for, by operation: the type, an activation, a bias, sums. */
+/* Adds the settings that a node's kernel is built for, such as its data type, activation, bias and sums. */
 static void add_node_kinds(kind_set *k, const clq_graph *graph, const clq_node *node) {
     const clq_attributes *a = &node->attributes;
     const char *name = node->op->name;
@@ -62,7 +62,7 @@ static void add_node_kinds(kind_set *k, const clq_graph *graph, const clq_node *
     if (node->op == &clq_op_loss) add_kind(k, "loss of output %u", clq_graph_value_at(graph, node->inputs[1])->index);
 }
 
-/* Those of the subject's plan on a device. */
+/* The kinds that the subject's plan has on a device. */
 static void find_kinds(const subject *s, clq_device *device, kind_set *out) {
     const clq_plan_config *config = &s->config;
     clq_pass_context passes = {.config = config, .arena_bytes = CLQ_VARIABLE_ALIGN};
@@ -84,7 +84,7 @@ static void find_kinds(const subject *s, clq_device *device, kind_set *out) {
     clq_list_destroy(passes.list);
 }
 
-/* How many kinds are in one and not in the other. */
+/* How many kinds are in `of` but not in `known`. */
 static unsigned kinds_beyond(const kind_set *of, const kind_set *known) {
     unsigned count = 0;
     for (unsigned i = 0; i < kind_count; i++) count += of->has[i] && !known->has[i];
@@ -95,7 +95,7 @@ static void learn_kinds(kind_set *known, const kind_set *of) {
     for (unsigned i = 0; i < kind_count; i++) known->has[i] |= of->has[i];
 }
 
-/* The next model, by greed: that with the most new kinds for what its plan costs. False: all kinds are known. */
+/* Chooses the next model greedily: the one with the most new kinds per cost of its plan. False: all kinds are known. */
 static bool choose_model(const kind_set *of, size_t count, kind_set *known, size_t *chosen) {
     double best = 0;
     for (size_t i = 0; i < count; i++) {

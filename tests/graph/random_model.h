@@ -1,5 +1,5 @@
-/* Random models for tests of step graphs: a seed names a model and how it is planned. Half of the models are chains; a
- * third have two outputs. */
+/* Random models for tests of step graphs: a seed determines a model and how it is planned. Half of the models are
+ * chains, and a third have two outputs. */
 #ifndef CLQ_TEST_GRAPH_RANDOM_MODEL_H
 #define CLQ_TEST_GRAPH_RANDOM_MODEL_H
 
@@ -16,10 +16,10 @@ typedef struct subject {
     clq_plan_config config;
     clq_loss_problem losses[OUTPUTS];
     clq_optimizer update;
-    char path[512]; /* what was built, for messages */
+    char path[512]; /* the names of the layers that were built, for messages */
 } subject;
 
-/* Convolutions with their poolings, and attention, in one launch wherever they can be. */
+/* Selects one launch, wherever possible, for a convolution with its pooling, and for attention. */
 static const clq_selection one[] = {{"conv + pool *", "one"}, {"attention *", "one"}};
 static const clq_selections fused = {.entries = one, .count = CLQ_COUNT_OF(one)};
 
@@ -89,7 +89,7 @@ typedef struct branches {
 
 static clq_tensor any_of(subject *s, const branches *b) { return b->ends[below(s, b->count)]; }
 
-/* A tensor of the other's shape, or one that broadcasts to it. */
+/* A tensor with the shape of x, or one that broadcasts to it. */
 static clq_tensor partner_of(subject *s, const branches *b, clq_tensor x) {
     const clq_shape want = *shape_of(s, x);
     for (unsigned i = 0; i < 8; i++) {
@@ -126,7 +126,7 @@ static clq_tensor merge(subject *s, const branches *b) {
     }
 }
 
-/* All ends, side by side. */
+/* Concatenates all ends, flattened. */
 static clq_tensor gather(subject *s, const branches *b) {
     clq_tensor flat[LAYERS_MOST + 2];
     for (unsigned i = 0; i < b->count; i++) flat[i] = clq_flatten(s->model, b->ends[i], NULL);
@@ -138,7 +138,7 @@ static clq_tensor add_output(subject *s, clq_tensor x) {
     return below(s, 3) == 0 ? clq_activate(s->model, x, any_activation(s), NULL) : x;
 }
 
-/* Half of the models are chains; each of the others grows from ends that are read at most once or several times. */
+/* Half of the models are chains. In the others, a layer may read any earlier end, so several may read one end. */
 static clq_tensor add_layers(subject *s, clq_tensor x) {
     branches b = {.ends = {x}, .count = 1};
     const bool chain = below(s, 2);
@@ -154,7 +154,8 @@ static clq_tensor add_layers(subject *s, clq_tensor x) {
 
 typedef clq_tensor build_layers(subject *s, clq_tensor input);
 
-/* Beside y, which is made of x: from x too, or from y, so that an output is read by a layer. */
+/* Adds a second output beside y, which is made from x. The second output reads x too, or reads y: then a layer reads
+ * the first output. */
 static clq_tensor add_second_output(subject *s, clq_tensor x, clq_tensor y) {
     static const clq_loss_kind kinds[] = {CLQ_LOSS_MEAN_SQUARED_ERROR, CLQ_LOSS_BINARY, CLQ_LOSS_SPARSE_CATEGORICAL,
                                           CLQ_LOSS_CATEGORICAL};
@@ -171,7 +172,8 @@ static clq_tensor add_second_output(subject *s, clq_tensor x, clq_tensor y) {
     return add_output(s, behind ? y : x);
 }
 
-/* One more output or not, by random numbers of its own. */
+/* Adds a second output to a third of the models. Draws from a random stream of its own, so that s->random stays as it
+ * was. */
 static void finish(subject *s, uint64_t seed, clq_tensor x, clq_tensor y) {
     const clq_random numbers = s->random;
     s->random = clq_random_start(seed, 16);
@@ -185,7 +187,7 @@ static void finish(subject *s, uint64_t seed, clq_tensor x, clq_tensor y) {
     s->random = numbers;
 }
 
-/* What the random numbers say is drawn in the order of the text: seeds name models. */
+/* Keep the order of the draws in this function: a seed must always give the same model. */
 static void build_of(subject *s, uint64_t seed, build_layers *layers) {
     *s = (subject){.random = clq_random_start(seed, 15)};
     bool update = below(s, 4) > 0, loss = update || below(s, 2);

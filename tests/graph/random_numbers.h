@@ -1,4 +1,4 @@
-/* What a random model computes with, from the same seed: samples, labels and weights. */
+/* The samples, labels and weights of a random model, drawn from the model's seed. */
 #ifndef CLQ_TEST_GRAPH_RANDOM_NUMBERS_H
 #define CLQ_TEST_GRAPH_RANDOM_NUMBERS_H
 

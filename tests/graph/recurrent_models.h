@@ -27,7 +27,7 @@ static clq_tensor masked_both_ways(subject *s, clq_tensor x) {
     return clq_concatenate(s->model, CLQ_TENSORS(y, clq_flatten(s->model, z, NULL)), 0, NULL);
 }
 
-/* Inputs and states of each gate by themselves; and inputs alone, of a cell that resets before the product. */
+/* A GRU with dropout of inputs and of states, and a GRU with dropout of inputs alone that resets before the product. */
 static clq_tensor dropped_sequences(subject *s, clq_tensor x) {
     clq_recurrent_config config = clq_recurrent_config_default(5);
     config.return_sequences = true;
@@ -39,7 +39,8 @@ static clq_tensor dropped_sequences(subject *s, clq_tensor x) {
     return clq_flatten(s->model, clq_recurrent(s->model, x, CLQ_CELL_GRU, &config), NULL);
 }
 
-/* States go from an encoder, which has them from elsewhere, to a decoder; and through a layer that is not trained. */
+/* An encoder starts from a given state and passes its final state to a decoder. A layer that is not trained also starts
+ * from a given state. */
 static clq_tensor from_state_to_state(subject *s, clq_tensor x) {
     const clq_tensor sequence = clq_reshape(s->model, x, CLQ_SHAPE(6, 12), NULL), flat = clq_flatten(s->model, x, NULL);
     const clq_dense_config dense = {.units = 5, .activation = CLQ_ACTIVATION_TANH};

@@ -1,5 +1,5 @@
-/* Which models of seeds have plans: all that CLQ_TEST_SEEDS names; else those of the usual ones that are chosen by
- * their kinds (kinds.h). */
+/* Which seeds' models are planned: all seeds in CLQ_TEST_SEEDS, if set. Otherwise some of the usual seeds, chosen by
+ * the kinds of their models (kinds.h). */
 #ifndef CLQ_TEST_GRAPH_SEED_PLANS_H
 #define CLQ_TEST_GRAPH_SEED_PLANS_H
 
@@ -8,12 +8,12 @@
 
 typedef struct seed_plans {
     unsigned graphs;                          /* the usual seeds are 0 to graphs - 1 */
-    void (*start)(subject *s, uint64_t seed); /* the model and the way of its plan */
+    void (*start)(subject *s, uint64_t seed); /* builds the model, sets how it is planned */
     void (*check)(uint64_t seed, void *context);
 } seed_plans;
 
-/* Checks the plans of the seeds that are given. False: none are, and the kinds of the usual ones are found in of
- * (graphs), as plans on the device have them. */
+/* Checks the plans of the seeds in CLQ_TEST_SEEDS. If it is not set, returns false, and `of` (graphs) has the kinds
+ * that the plans of the usual seeds have on the device. */
 static bool check_given_seeds(const seed_plans *plans, void *context, clq_device *device, kind_set *of) {
     uint64_t first, end;
     const bool given = seeds(plans->graphs, &first, &end);

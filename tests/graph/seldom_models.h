@@ -1,13 +1,13 @@
-/* Models that the random ones seldom are, each a function: of more than an elementwise program holds, of kinds of
- * layers that the random models do not have; and the list of them, with those of recurrent layers and of what acts on
- * others. */
+/* Models that random draws seldom or never give, one function each: models with more than one elementwise program
+ * holds, and models with kinds of layers that the random models do not have. The list at the end also has the models of
+ * recurrent_models.h and special_models.h. */
 #ifndef CLQ_TEST_GRAPH_SELDOM_MODELS_H
 #define CLQ_TEST_GRAPH_SELDOM_MODELS_H
 
 #include "graph/recurrent_models.h"
 #include "graph/special_models.h"
 
-/* ---- of more than an elementwise program holds, for one ---- */
+/* ---- models with more than one elementwise program holds, among others ---- */
 
 enum { MANY = 8 };
 
@@ -22,7 +22,7 @@ static clq_tensor repeated(subject *s, clq_tensor x, bool activated) {
 static clq_tensor dropouts_in_a_row(subject *s, clq_tensor x) { return repeated(s, x, false); }
 static clq_tensor dropouts_and_activations(subject *s, clq_tensor x) { return repeated(s, x, true); }
 
-/* The gradient of x has MANY contributions, and so has the merge of the readers. */
+/* The gradient of x has MANY contributions, and MANY readers are merged. */
 static clq_tensor read_by_many(subject *s, clq_tensor x, bool merged) {
     clq_tensor readers[MANY];
     x = clq_dense(s->model, clq_flatten(s->model, x, NULL), &(clq_dense_config){.units = 4});
@@ -34,13 +34,13 @@ static clq_tensor read_by_many(subject *s, clq_tensor x, bool merged) {
 static clq_tensor averaged_readers(subject *s, clq_tensor x) { return read_by_many(s, x, true); }
 static clq_tensor concatenated_readers(subject *s, clq_tensor x) { return read_by_many(s, x, false); }
 
-/* Its seed is one of its own, and the layer reads the samples themselves. */
+/* The first dropout has a seed of its own and reads the samples directly. */
 static clq_tensor seeded_dropout_of_samples(subject *s, clq_tensor x) {
     x = clq_dropout(s->model, x, &(clq_dropout_config){.rate = 0.5, .seed = 9});
     return clq_flatten(s->model, clq_dropout(s->model, x, &(clq_dropout_config){.rate = 0.25}), NULL);
 }
 
-/* The most memory is needed where the frames of the convolution lie idle. */
+/* The peak of memory use comes while the frames of the convolution are not in use. */
 static clq_tensor framed(subject *s, clq_tensor x) {
     x = clq_conv2d(s->model, x, &(clq_conv2d_config){.filters = 4, .kernel = {3, 3}, .padding = CLQ_PADDING_SAME});
     x = clq_flatten(s->model, clq_max_pool2d(s->model, x, NULL), NULL);
@@ -49,7 +49,8 @@ static clq_tensor framed(subject *s, clq_tensor x) {
     return x;
 }
 
-/* Every activation behind those of the random models has a reader of its own of the same values. */
+/* Applies up to EACH activations, from `first` on, to the same values. The three callers together have all activations
+ * that the random models do not have. */
 static clq_tensor activated(subject *s, clq_tensor x, unsigned first) {
     enum { EACH = 7 };
     clq_tensor ends[EACH];
@@ -63,7 +64,7 @@ static clq_tensor first_activations(subject *s, clq_tensor x) { return activated
 static clq_tensor more_activations(subject *s, clq_tensor x) { return activated(s, x, CLQ_ACTIVATION_SILU + 7); }
 static clq_tensor last_activations(subject *s, clq_tensor x) { return activated(s, x, CLQ_ACTIVATION_SILU + 14); }
 
-/* ---- of layers that the random models do not have ---- */
+/* ---- models with layers that the random models do not have ---- */
 
 static clq_tensor padded(subject *s, clq_tensor x) {
     x = clq_conv2d(s->model, clq_zero_padding(s->model, x, (const size_t[][2]){{1, 0}, {2, 1}}, NULL),
@@ -131,7 +132,7 @@ static clq_tensor by_rows(subject *s, clq_tensor x) {
     return clq_layer_norm(s->model, clq_flatten(s->model, x, NULL), &(clq_row_norm_config){.no_scale = true});
 }
 
-/* Numbers that are given, bytes that come raw, slopes that are trained, layers that are not. */
+/* Scaling layers: given statistics, samples read as raw bytes, trained slopes, and frozen layers. */
 static clq_tensor scaled(subject *s, clq_tensor x) {
     static const float mean[] = {3, -1}, variance[] = {4, 0.25f};
     x = clq_normalization(s->model, clq_rescaling(s->model, x, 1.0 / 64, -1, NULL), 2, mean, variance, NULL);
@@ -139,7 +140,7 @@ static clq_tensor scaled(subject *s, clq_tensor x) {
     x = clq_freeze(s->model, clq_conv2d(s->model, x, &(clq_conv2d_config){.filters = 3, .kernel = {3, 3}}));
     x = clq_leaky_relu(s->model, clq_freeze(s->model, clq_batch_norm(s->model, x, NULL)), 0.1, NULL);
     x = clq_dense(s->model, clq_flatten(s->model, x, NULL), &(clq_dense_config){.units = 4});
-    x = clq_rescaling(s->model, x, 1.0 / 16, 0, NULL); /* where tanh is flat, 1 - y * y keeps few digits of a float */
+    x = clq_rescaling(s->model, x, 1.0 / 16, 0, NULL); /* if tanh is flat, 1 - y * y keeps few digits of a float */
     return clq_freeze(s->model,
                       clq_dense(s->model, x, &(clq_dense_config){.units = 4, .activation = CLQ_ACTIVATION_TANH}));
 }

@@ -1,4 +1,5 @@
-/* Models of what acts on other layers: penalties on their weights, and images that are moved in front of them. */
+/* Models with penalties on the weights of layers, with random image layers in front of other layers, and with
+ * expressions. */
 #ifndef CLQ_TEST_GRAPH_SPECIAL_MODELS_H
 #define CLQ_TEST_GRAPH_SPECIAL_MODELS_H
 
@@ -19,7 +20,8 @@ static clq_tensor regularised(subject *s, clq_tensor x) {
     return clq_regularise(s->model, clq_freeze(s->model, x), "kernel", 7, 7);
 }
 
-/* Images that each sample moves at random, in front of all weights, and shades at random behind some. */
+/* Random image layers: each sample's image moves at random before all weights, and its contrast and brightness change
+ * at random behind some weights. */
 static clq_tensor moved_by(subject *s, clq_tensor x, const clq_layer_kind *kind, double low, double high) {
     const clq_draw_range range = {.low = low, .high = high, .given = true}, wide = {-50, 50, true};
     const size_t size = 4;
@@ -49,8 +51,8 @@ static clq_tensor moved(subject *s, clq_tensor x) {
     return clq_flatten(s->model, x, NULL);
 }
 
-/* Expressions: variables that are one number, and those by channel, alone and together; inputs that broadcast, and one
- * that is read often. */
+/* Expressions with scalar variables and per-channel variables, alone and together, with an input that broadcasts, and
+ * with an input that is read several times. */
 static clq_tensor expressed(subject *s, clq_tensor x) {
     x = clq_conv2d(s->model, x,
                    &(clq_conv2d_config){.filters = 4, .kernel = {3, 3}, .activation = CLQ_ACTIVATION_TANH});

@@ -1,5 +1,5 @@
-/* Models with branches, as they are built: shapes by NumPy's rule of broadcasting, shared layers, several outputs, what
- * is left out, and what is refused in which words. */
+/* Building models with branches: shapes by NumPy's broadcasting rule, shared layers, several outputs, layers that are
+ * left out, and refusals with their messages. */
 #include "graph/graph.h"
 #include "support/check.h"
 
@@ -24,7 +24,7 @@ typedef clq_tensor (*merge)(clq_model *model, const clq_tensor *inputs, size_t c
 static const merge merges[] = {clq_add, clq_subtract, clq_multiply, clq_average, clq_maximum};
 static const char *const names[] = {"add", "subtract", "multiply", "average", "maximum"};
 
-/* A value of any shape, computed from x. */
+/* A tensor of any shape, computed from x. */
 static clq_tensor value(clq_model *m, clq_tensor x, clq_shape shape) {
     size_t elements = 1;
     for (unsigned d = 0; d < shape.rank; d++) elements *= shape.dims[d];
@@ -68,7 +68,7 @@ static void concatenations(void **state) {
     clq_model_destroy(m);
 }
 
-/* One kernel and one bias, whatever it is applied to; what leads to no output is left out, be it a use of the layer. */
+/* A shared layer has one kernel and one bias, however often it is used. A use that leads to no output is left out. */
 static void layers_are_shared(void **state) {
     (void)state;
     clq_model *m = new_model();

@@ -1,5 +1,5 @@
-/* Runs of activation layers: how many launches they are, that these compute what the layers one by one do, to the bit,
- * and what plain C in double does. */
+/* Chains of activation layers: the number of launches that they become. The launches must give the same bits as the
+ * layers one by one, and match plain C in double. */
 #include "two_models.h"
 
 #include <math.h>
@@ -17,7 +17,7 @@ static clq_tensor to_classes(clq_model *m, clq_tensor x) {
     return clq_dense(m, clq_flatten(m, x, NULL), &(clq_dense_config){.units = 4});
 }
 
-/* A dense layer that takes the first over; a reshape before the run and a flatten in it. */
+/* A dense layer that takes over the first activation, with a reshape before the chain and a flatten in it. */
 static clq_tensor build_dense(clq_model *m) {
     clq_tensor x = clq_reshape(m, clq_input(m, CLQ_SHAPE(12)), CLQ_SHAPE(3, 4), NULL);
     x = clq_reshape(m, clq_dense(m, x, &(clq_dense_config){.units = 5}), CLQ_SHAPE(5, 3), NULL);
@@ -33,7 +33,7 @@ static clq_tensor build_conv_run(clq_model *m) {
     return to_classes(m, ACTIVATE(m, x, CLQ_ACTIVATION_TANH));
 }
 
-/* Nine behind a dense layer's own, and one that is none. */
+/* Nine activations behind the dense layer's own, and a linear one, which computes nothing. */
 static clq_tensor build_long(clq_model *m) {
     clq_tensor x =
         clq_dense(m, clq_input(m, CLQ_SHAPE(8)), &(clq_dense_config){.units = 6, .activation = CLQ_ACTIVATION_SIGMOID});
@@ -49,7 +49,7 @@ static clq_tensor build_input(clq_model *m) {
         m, ACTIVATE(m, clq_input(m, CLQ_SHAPE(10)), CLQ_ACTIVATION_TANH, CLQ_ACTIVATION_RELU, CLQ_ACTIVATION_SIGMOID));
 }
 
-/* As in LeNet-5: pixels of few channels, one activation. */
+/* As in LeNet-5: average pools, each with one activation layer behind it. */
 static clq_tensor build_average(clq_model *m) {
     clq_tensor x = clq_conv2d(m, clq_input(m, CLQ_SHAPE(9, 8, 1)),
                               &(clq_conv2d_config){.filters = 3, .kernel = {2, 2}, .padding = CLQ_PADDING_SAME});
@@ -58,7 +58,7 @@ static clq_tensor build_average(clq_model *m) {
     return to_classes(m, ACTIVATE(m, clq_average_pool2d(m, x, NULL), CLQ_ACTIVATION_SIGMOID));
 }
 
-/* Windows that overlap: a maximum with two behind, a mean with three. */
+/* Pools with overlapping windows: a maximum with two activations behind it, and a mean with three. */
 static clq_tensor build_overlapping(clq_model *m) {
     const clq_pool_config overlap = {.size = {3, 3}, .strides = {2, 2}, .padding = CLQ_PADDING_SAME};
     clq_tensor x = clq_conv2d(m, clq_input(m, CLQ_SHAPE(9, 8, 1)),
@@ -68,21 +68,21 @@ static clq_tensor build_overlapping(clq_model *m) {
     return to_classes(m, ACTIVATE(m, x, CLQ_ACTIVATION_TANH, CLQ_ACTIVATION_SIGMOID, CLQ_ACTIVATION_TANH));
 }
 
-/* A maximum that its convolution is not computed with, by rule: there are too few channels. */
+/* A maximum that is by rule not fused with its convolution: there are too few channels. */
 static clq_tensor build_max(clq_model *m) {
     clq_tensor x =
         clq_conv2d(m, clq_input(m, CLQ_SHAPE(9, 8, 1)), &(clq_conv2d_config){.filters = 3, .kernel = {2, 2}});
     return to_classes(m, ACTIVATE(m, clq_max_pool2d(m, x, NULL), CLQ_ACTIVATION_TANH));
 }
 
-/* Behind what has no slope of its own to take others in. */
+/* A chain behind a softmax, whose gradient cannot take over the slopes of other activations. */
 static clq_tensor build_softmax(clq_model *m) {
     clq_tensor x =
         clq_dense(m, clq_input(m, CLQ_SHAPE(8)), &(clq_dense_config){.units = 7, .activation = CLQ_ACTIVATION_SOFTMAX});
     return to_classes(m, ACTIVATE(m, x, CLQ_ACTIVATION_SIGMOID, CLQ_ACTIVATION_TANH));
 }
 
-/* A run that is the model's end. */
+/* A chain at the end of the model. */
 static clq_tensor build_end(clq_model *m) {
     clq_tensor x =
         clq_dense(m, clq_input(m, CLQ_SHAPE(8)), &(clq_dense_config){.units = 5, .activation = CLQ_ACTIVATION_TANH});
@@ -90,7 +90,7 @@ static clq_tensor build_end(clq_model *m) {
     return clq_reshape(m, x, CLQ_SHAPE(4), NULL);
 }
 
-/* Two branches that begin at one activation and are one launch, in which that activation has one reader. */
+/* Two branches from one activation. They are one launch, so the activation has only one reader. */
 static clq_tensor build_diamond(clq_model *m) {
     clq_tensor x = ACTIVATE(m, clq_input(m, CLQ_SHAPE(10)), CLQ_ACTIVATION_TANH);
     return to_classes(
@@ -99,8 +99,8 @@ static clq_tensor build_diamond(clq_model *m) {
 
 typedef struct chain_case {
     subject s;
-    size_t forward, backward;      /* launches of activations alone that are left in training */
-    size_t fewer_inference, fewer; /* launches than one by one */
+    size_t forward, backward;      /* launches of activations alone that remain in training */
+    size_t fewer_inference, fewer; /* launches than layers one by one */
 } chain_case;
 
 #define SUBJECT(label, size, dtype, logits_)                                                                           \
@@ -136,7 +136,7 @@ static void put_parameters(const bench *b) {
     clq_free(weights);
 }
 
-/* Launches of their own that activations have: "forward", "backward". */
+/* How many launches of activations alone there are. label: "forward" or "backward". */
 static size_t activations_of(const bench *b, const char *label) {
     size_t found = 0;
     for (size_t i = 0; i < clq_list_launch_count(b->plan->list); i++) {
@@ -147,7 +147,8 @@ static size_t activations_of(const bench *b, const char *label) {
     return found;
 }
 
-/* What `count` examples give: a training plan's gradient and metrics, an inference plan's outputs. Caller frees. */
+/* The results of `count` examples: a training plan's gradient and metrics, or an inference plan's outputs. The caller
+ * frees them. */
 static void *result_of(const bench *b, uint32_t count, size_t *bytes) {
     size_t arena = clq_plan_gradient(b->plan) ? clq_plan_arena_bytes(b->plan) : 0;
     *bytes = arena ? arena + 2 * sizeof(float) : count * b->s->classes * sizeof(float);
@@ -188,7 +189,7 @@ static void check_case(clq_device *device, clq_queue *queue, const chain_case *c
     assert_int_equal(activations_of(&fused, "backward"), train ? c->backward : 0);
     bench *const both[] = {&fused, &plain};
     for (size_t i = 0; i < CLQ_COUNT_OF(both); i++) {
-        blank(both[i], 0xFF); /* NaN: what was not written shows */
+        blank(both[i], 0xFF); /* NaN: shows what was not written */
         put_parameters(both[i]);
         put_batch(both[i], &d, COUNT_MOST);
     }
@@ -200,7 +201,7 @@ static void check_case(clq_device *device, clq_queue *queue, const chain_case *c
 }
 
 static void chains_on(clq_device *device, clq_queue *queue) {
-    /* Drivers take turns: each compiles all that it runs. Inference has few kernels that training has not. */
+    /* Each driver runs every other case, as it must compile what it runs. Inference adds few kernels to training's. */
     for (size_t i = clq_device_runs_in_caller(device); i < CLQ_COUNT_OF(cases); i += 2) {
         check_case(device, queue, &cases[i], true);
         check_case(device, queue, &cases[i], false);
@@ -214,7 +215,7 @@ static void chains_give_the_same_bits(void **state) {
 
 /* ---- plain C in double ---- */
 
-/* A small LeNet, a dense layer whose activation begins a chain, and one that has none behind. */
+/* A small LeNet, a dense layer whose activation begins a chain, and a dense layer with no activation behind it. */
 static clq_tensor build_lenet(clq_model *m) {
     clq_tensor x = clq_input(m, CLQ_SHAPE(6, 6, 1));
     x = clq_conv2d(m, x, &(clq_conv2d_config){.filters = 2, .kernel = {3, 3}, .activation = CLQ_ACTIVATION_SIGMOID});
@@ -275,7 +276,7 @@ static const subject lenet_subject = {.name = "lenet",
                                                .metric_count = 1,
                                                .metrics = {CLQ_METRIC_CATEGORICAL_ACCURACY}}};
 
-/* Central differences, right to about 1e-10; what is allowed are roundings of float32 (test_plan.c). */
+/* Central differences are accurate to about 1e-10. The tolerance is for float32 rounding (test_plan.c). */
 static void lenet_on(clq_device *device, clq_queue *queue) {
     const double h = 1e-5, scale = 0.125;
     const subject *s = &lenet_subject;
@@ -324,7 +325,7 @@ static clq_tensor build_nothing(clq_model *m) {
                        NULL);
 }
 
-/* The input is the output then, and somebody must write it. */
+/* The input is then also the output, so one launch must copy it. */
 static void nothing_on(clq_device *device, clq_queue *queue) {
     static const subject subjects[] = {SUBJECT(nothing, 4, CLQ_U8, true), SUBJECT(nothing, 4, CLQ_F32, true)};
     if (!clq_device_runs_in_caller(device)) return; /* nothing here depends on the driver */

@@ -1,7 +1,7 @@
-/* Composites are what they are short for: every pass of graphs in which they stay, are lowered before patterns are
- * looked for, or are lowered behind that, leaves what a graph computes as it was, by the interpreter in double; the
- * gradients are those of finite differences; and the launches of plans, on each driver, give what the interpreter makes
- * of the graph without composites. */
+/* Composite operations compute the same as the operations that they stand for. Composites stay in a graph, are lowered
+ * before the search for patterns, or are lowered after the search. In all three cases, the interpreter in double shows
+ * that no pass changes what a graph computes, and gradients match finite differences. On each driver, the launches of
+ * plans give what the interpreter gives for the graph without composites. */
 #include "graph/check_graph.h"
 #include "graph/recurrent_models.h"
 #include "graph/step/parts.h"
@@ -37,7 +37,8 @@ static clq_tensor pooled(subject *s, clq_tensor x) {
     return clq_flatten(s->model, clq_max_pool2d(s->model, x, &(clq_pool_config){.size = {2, 1}}), NULL);
 }
 
-/* With a mask of each sample, this and one of places, one of places alone, none, and heads that are repeated. */
+/* Attention with a mask of each sample, with this and a causal mask, with a causal mask alone, and with no mask and
+ * shared heads of keys and values. */
 static clq_tensor attentive(subject *s, clq_tensor x) {
     clq_attention_config config = {.heads = 2, .key = 3};
     clq_tensor y = clq_attention(s->model, CLQ_TENSORS(masked_sequence(s, x, 8)), &config);
@@ -55,7 +56,7 @@ static clq_tensor attentive(subject *s, clq_tensor x) {
     return clq_flatten(s->model, y, NULL);
 }
 
-/* Activations that no kernel of cells has: the steps run one by one, whether the graph is for comparison or not. */
+/* The kernels of recurrent cells lack these activations: the steps run one by one, in every graph. */
 static clq_tensor in_steps(subject *s, clq_tensor x) {
     clq_recurrent_config config = clq_recurrent_config_default(5);
     config.activation = CLQ_ACTIVATION_ELU;
@@ -69,8 +70,9 @@ static clq_tensor in_steps(subject *s, clq_tensor x) {
     return clq_recurrent(s->model, y, CLQ_CELL_GRU, &config);
 }
 
-/* Composites that stay if the graph is not for comparison, with a derivative and without one; and what is between them
- * and what they are short for: numbers of this are float32, as the factors of means and the sixth of hard_sigmoid. */
+/* trained, predicted: how many composites stay in a graph with gradients and in one without, unless the graph is for
+ * comparison. between: the tolerance between a composite and its lowered form, whose constants are float32, such as the
+ * factors of means and the sixth in hard_sigmoid. */
 static const struct {
     build_layers *build;
     unsigned trained, predicted;
@@ -89,7 +91,7 @@ static void set_way(subject *s, way how) {
     s->config.lowered_graph = how == LOWERED_BEHIND;
 }
 
-static unsigned composites; /* of the graph behind the last pass */
+static unsigned composites; /* in the graph after the last pass */
 static void count_composites(const clq_graph *graph) {
     composites = 0;
     for (uint32_t n = 0; n < graph->node_count; n++) composites += graph->nodes[n].op->lower != NULL;
@@ -106,8 +108,8 @@ static void check_way(subject *s, const numbers *n, uint64_t seed, way how, clq_
                                  : s->config.update ? models[seed / 2].trained
                                                     : models[seed / 2].predicted);
     clq_list_destroy(list);
-    /* Kernels are what costs: each driver has those of composites, and one of the two those of what a model is lowered
-     * to. Behind the patterns they are the same. */
+    /* Compiling kernels takes most of the time. Each driver runs composites' kernels, and one of the two drivers runs
+     * the kernels of a model's lowered form. Lowering after the patterns gives the same kernels. */
     if (how != LOWERED_BEHIND && (composites > 0 || seed / 2 % 2 == clq_device_runs_in_caller(device)))
         check_plan(s, n, device, queue);
 }
@@ -137,11 +139,11 @@ static void composites_are_what_they_are_short_for(void **state) {
     on_each_driver(composites_on);
 }
 
-/* ---- one that has no kernels ---- */
+/* ---- a composite that has no kernels ---- */
 
 static void emit_nothing(clq_emission *e) { (void)e; }
 
-/* 2x, by an addition. */
+/* Computes 2x as x + x. */
 static bool add_twice(clq_graph *graph, const clq_node *node) {
     clq_node sum =
         clq_graph_node_like(node, &clq_op_elementwise, node->segment, CLQ_IDS(node->inputs[0], node->inputs[0]));
@@ -161,7 +163,7 @@ static bool fits_nothing(const clq_node *node) {
     return false;
 }
 
-/* A graph of one node, lowered. */
+/* Makes a graph of one node and lowers it. */
 static clq_graph lower_one(const clq_operation *op, bool compares) {
     const clq_plan_config config = {.unfused_graph = compares};
     const clq_graph_value value = {.name = "x", .dtype = CLQ_F32, .shape = CLQ_SHAPE(4), .elements = 4};
@@ -174,7 +176,7 @@ static clq_graph lower_one(const clq_operation *op, bool compares) {
     return graph;
 }
 
-/* It stays if it has kernels that it fits, unless the graph is for comparison. */
+/* A composite stays if it has kernels and fits them, unless the graph is for comparison. */
 static void a_composite_without_kernels_is_lowered(void **state) {
     (void)state;
     for (unsigned k = 0; k < 8; k++) {
@@ -192,7 +194,7 @@ static void a_composite_without_kernels_is_lowered(void **state) {
     }
 }
 
-/* One that would become too many operations stays, even for comparison; without kernels it cannot. */
+/* A composite that would become too many operations stays, even for comparison. Without kernels, it fails. */
 static void a_composite_that_is_too_long_stays(void **state) {
     const clq_operation stays = {.name = "stays", .lower = add_nothing, .emit = emit_nothing},
                         fails = {.name = "fails", .lower = add_nothing};
@@ -207,7 +209,7 @@ static void a_composite_that_is_too_long_stays(void **state) {
     clq_graph_release(&graph);
 }
 
-/* The line names the layer, which a value's shape alone would not. */
+/* The error names the layer: a value's shape alone would not identify it. */
 static void a_part_that_is_too_large_is_refused(void **state) {
     const clq_graph_value value = {
         .name = "x", .dtype = CLQ_F32, .per_sample = true, .shape = CLQ_SHAPE(1), .elements = 1};
@@ -234,7 +236,7 @@ static clq_status finish_steps(size_t steps, clq_activation activation, clq_mode
     return clq_model_finish(*out, clq_recurrent(*out, x, CLQ_CELL_GRU, &config));
 }
 
-/* Those that kernels go through may be any number; others are refused if there are too many to be lowered. */
+/* Cells with kernels take any number of steps. Other cells are refused if there are too many steps to lower. */
 static void many_steps_need_kernels(void **state) {
     static const struct {
         size_t steps;
@@ -258,7 +260,7 @@ static void many_steps_need_kernels(void **state) {
     }
 }
 
-/* For comparison, too: a sequence that is too long keeps its kernels. */
+/* A sequence that is too long to lower keeps its kernels, also in a graph for comparison. */
 static void long_sequences_on(clq_device *device, clq_queue *queue) {
     (void)queue;
     for (size_t more = 0; more < 2; more++) {
@@ -282,9 +284,9 @@ static void sequences_that_are_too_long_keep_their_kernels(void **state) {
     on_each_driver(long_sequences_on);
 }
 
-/* ---- recomputation of what is lowered ---- */
+/* ---- recomputation of lowered composites ---- */
 
-/* Of products with the kernels of gates; each step's is one for each gate. */
+/* How many products with the weights of gates are recomputed. Each step has one for each gate. */
 static unsigned products_again(const subject *s, clq_device *device) {
     clq_pass_context context = {.config = &s->config, .arena_bytes = CLQ_VARIABLE_ALIGN};
     clq_graph graph = {0};
@@ -297,7 +299,7 @@ static unsigned products_again(const subject *s, clq_device *device) {
     return again;
 }
 
-/* A cell that is marked keeps nothing of its steps for backward, as one with kernels does not. */
+/* A lowered cell that is marked for recomputation keeps nothing of its steps for backward, like a cell with kernels. */
 static void marked_on(clq_device *device, clq_queue *queue) {
     subject s;
     (void)queue;
@@ -332,7 +334,7 @@ static void check_wide(const clq_graph *graph) {
     }
 }
 
-/* States gather the errors of all steps: they stay float32, as in the kernels of cells. */
+/* States accumulate the rounding errors of all steps, so they stay float32, as in the kernels of cells. */
 static void wide_on(clq_device *device, clq_queue *queue) {
     subject s;
     numbers n;

@@ -1,5 +1,5 @@
-/* Operations with kernels of a program's own: the check of them finds each mistake; what is refused; and what they own
- * is ended once. Trainings with one are in train/own_layers. */
+/* Custom operations, with an application's own kernels. The check of an operation finds each mistake, bad operations
+ * are refused, and what an operation owns is destroyed once. train/own_layers trains with custom operations. */
 #include "device/fixture.h"
 #include "graph/layers/layer.h"
 #include "support/own_operation.h"
@@ -47,8 +47,8 @@ static void each_mistake_is_found(void **state) {
     }
 }
 
-/* Of many derivatives those at the ends of samples and variables are compared, whichever the seed chooses beside them.
- */
+/* If there are many derivatives, the check compares those at the ends of samples and variables, and others that the
+ * seed chooses. */
 static void mistakes_at_ends_are_found(void **state) {
     static const clq_shape images[] = {{3, {28, 28, 3}}, {2, {40, 90}}};
     clq_devices first = devices;
@@ -68,7 +68,7 @@ static void mistakes_at_ends_are_found(void **state) {
     }
 }
 
-/* A sample is computed from itself alone. */
+/* An operation must compute each sample from that sample alone. */
 static void samples_that_depend_on_others_are_found(void **state) {
     static const char source[] = "kernel void parabola(int count, global const float *x, global float *y) {\n"
                                  "    const int i = (int)get_global_id(0), all = count * Y_SIZE;\n"
@@ -82,7 +82,7 @@ static void samples_that_depend_on_others_are_found(void **state) {
     CHECK_DETAIL("kernel parabola: a sample alone has other bits than among others, in y[0]");
 }
 
-/* What the compiler says is one line, with the layer and the operation's own name. */
+/* A compiler error becomes one line, with the name of the layer and the name of the operation. */
 static void what_does_not_compile_is_one_line(void **state) {
     static const char *const sources[] = {
         "kernel void parabola(int count) {\n    undeclared(\n}\n",
@@ -109,7 +109,7 @@ static void count_end(void *user) {
     ended++;
 }
 
-/* What `user` points to is ended once, whether or not the layer is added. */
+/* What `user` points to must be destroyed once, whether or not the layer is added. */
 static void check_refused(clq_custom_operation operation, clq_status status, const char *says) {
     clq_model *model;
     operation.user = &ended;
@@ -193,7 +193,7 @@ static void shapes_are_checked(void **state) {
     CHECK_DETAIL("operation 'parabola' has 1 to 4 inputs, not 0");
 }
 
-/* Also behind a failure, and of a finished model. */
+/* This holds also after a failure, and for a model that is already finished. */
 static void what_an_operation_owns_is_ended_once(void **state) {
     clq_custom_operation operation = own_operation();
     clq_model *model;
@@ -229,7 +229,7 @@ static void add_key(const char *source, double number, clq_text *to) {
     clq_model_destroy(model);
 }
 
-/* What was measured of one is not taken for another. */
+/* Keys differ, so measurements of one operation are not used for another. */
 static void sources_and_numbers_are_of_the_key(void **state) {
     clq_text keys[4] = {{0}};
     (void)state;

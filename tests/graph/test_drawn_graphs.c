@@ -1,7 +1,7 @@
-/* Step graphs of random models of all layers (drawn_layers.h): passes keep what a graph computes, gradients are those
- * of finite differences, the launches of a plan give what the interpreter gives, and so do two devices of different
- * drivers that each have some of the samples. Seeds are numbers: 0 to GRAPHS - 1; or those between the two in
- * CLQ_TEST_SEEDS ("100 2000"), each with a plan. */
+/* Step graphs of random models of all layers (drawn_layers.h). Passes must keep what a graph computes, and gradients
+ * must match finite differences. The launches of a plan must give what the interpreter gives, and so must two devices
+ * of different drivers that split the samples. The seeds are 0 to GRAPHS - 1, or the range in CLQ_TEST_SEEDS ("100
+ * 2000"), each with a plan. */
 #include "graph/drawn_layers.h"
 #include "graph/seed_plans.h"
 
@@ -9,7 +9,7 @@ enum { GRAPHS = 100 };
 
 static unsigned halves; /* models whose samples were split */
 
-/* The seed is the first word of the path. */
+/* Builds a seed's model and puts the seed in front of its path. */
 static void build_seed(subject *s, uint64_t seed) {
     char layers[sizeof s->path];
     build_of(s, seed, add_drawn_layers);
@@ -46,7 +46,7 @@ typedef struct pair {
     clq_queue *queues[2];
 } pair;
 
-/* Statistics of a batch are those of each device's part of it. */
+/* A model with state may not be split: each device would have the statistics of its part of the batch only. */
 static bool may_be_split(const subject *s) {
     for (uint32_t v = 0; v < s->model->variable_count; v++)
         if (s->model->variables[v].role == CLQ_ROLE_STATE) return false;
@@ -67,7 +67,7 @@ static void add_gradients(const subject *s, clq_plan *plan, clq_queue *queue, do
     }
 }
 
-/* Two samples on one device, the last on the other: gradients and totals add up. */
+/* Two samples run on one device, the last sample on the other: the sums of gradients and totals must be right. */
 static void check_halves(subject *s, const numbers *n, const pair *devices) {
     static const size_t first[] = {0, 2, COUNT};
     const unsigned width = clq_losses_width(s->losses, s->model->output_count);
@@ -119,7 +119,7 @@ static void plan_of_seed(uint64_t seed, void *context) {
     clq_model_destroy(s.model);
 }
 
-/* Of the models of the usual seeds those that have most kinds of nodes between them: each kernel is compiled. */
+/* Plans few of the models of the usual seeds, those with most kinds of nodes: each kernel must be compiled. */
 static void run_plans(pair *devices) {
     enum { PLANS = 12 };
     static const seed_plans plans = {.graphs = GRAPHS, .start = build_seed, .check = plan_of_seed};

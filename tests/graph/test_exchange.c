@@ -1,7 +1,7 @@
-/* One to three ranks that train together: step graphs of random models, each rank with a plan of its own and a part of
- * the batch, whose statistics are synchronized; or each with slices of the weights and the whole batch. Together they
- * make what the interpreter, in double, makes of the whole. Seeds are numbers: some of 0 to GRAPHS - 1, or those
- * between the two in CLQ_TEST_SEEDS ("100 2000"). */
+/* One to three ranks that train random models together. Each rank has a plan of its own. Either it has a part of the
+ * batch, and the ranks synchronize statistics, or it has slices of the weights and the whole batch. Together the ranks
+ * must compute what the interpreter, in double, computes with the whole batch and whole weights. The seeds are some of
+ * 0 to GRAPHS - 1, or those in the range in CLQ_TEST_SEEDS ("100 2000"). */
 #include "graph/kinds.h"
 #include "graph/layers/layer.h"
 #include "graph/random_numbers.h"
@@ -18,7 +18,7 @@ static const double scale = 0.25, patience_s = 300;
 
 typedef struct group {
     unsigned ranks;
-    clq_slicing *slicing; /* NULL: the batch is split */
+    clq_slicing *slicing; /* NULL: the batch is split, not the weights */
     clq_barrier *barrier;
     float values[RANKS_MOST][EXCHANGED_MOST];
     unsigned exchanges[RANKS_MOST];
@@ -27,7 +27,7 @@ typedef struct group {
 typedef struct rank {
     group *group;
     unsigned index;
-    size_t first, count; /* of its samples */
+    size_t first, count; /* its samples in the whole batch */
     clq_plan *plan;
     clq_queue *queue;
     clq_thread *thread;
@@ -35,8 +35,9 @@ typedef struct rank {
     clq_error error;
 } rank;
 
-/* Ranks use one device here, and turn by turn: PoCL 3.1 aborts where two threads launch the same kernel of one device
- * while its code is loaded (pocl_release_dlhandle_cache). Replicas have devices of their own. */
+/* Held by the rank that may use the device. The ranks of this test share one device, and PoCL 3.1 aborts if two threads
+ * launch the same kernel on one device while its code is being loaded (pocl_release_dlhandle_cache). Replicas each have
+ * their own device. */
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
 
 static clq_status wait_for_others(const group *g) {
@@ -46,7 +47,7 @@ static clq_status wait_for_others(const group *g) {
     return status;
 }
 
-/* In the order of ranks, on each. The rank has the turn. */
+/* The all-reduce: every rank adds the values of all ranks in the order of ranks. The caller holds `turn`. */
 static clq_status add_up(void *context, clq_queue *queue, clq_buffer *values, size_t count) {
     const rank *r = context;
     group *g = r->group;
@@ -60,7 +61,7 @@ static clq_status add_up(void *context, clq_queue *queue, clq_buffer *values, si
         for (size_t i = 0; i < count; i++) sums[i] += g->values[k][i];
     CLQ_TRY(clq_queue_write(queue, values, 0, sums, bytes, true));
     g->exchanges[r->index]++;
-    return wait_for_others(g); /* they have read */
+    return wait_for_others(g); /* until all ranks have read */
 }
 
 static void run(void *context) {
@@ -119,7 +120,7 @@ typedef struct results {
     double metrics[METRICS], *gradients[VARIABLES_MOST], *states[VARIABLES_MOST];
 } results;
 
-/* On one rank nothing is exchanged. */
+/* Interprets the graph of a single rank, which exchanges nothing. */
 static void interpret(const subject *s, const numbers *n, size_t count, clq_device *device, results *w) {
     const clq_model *model = s->model;
     clq_list *list;
@@ -163,7 +164,7 @@ static float *floats_of(const rank *r, const clq_buffer *from, size_t offset, si
     return floats;
 }
 
-/* Each rank has the statistics of the whole batch, and all the same bits. */
+/* Every rank must have the statistics of the whole batch, and all ranks must have the same bits. */
 static void check_state(const subject *s, const rank *ranks, uint32_t v, const double *want) {
     const size_t count = s->model->variables[v].elements, offset = clq_plan_variable_offset(ranks[0].plan, v);
     float *first = floats_of(&ranks[0], arena_of(ranks[0].plan, v), offset, count);
@@ -213,7 +214,8 @@ static void check_sums(const subject *s, const rank *ranks, const results *want)
 
 /* ---- slices ---- */
 
-/* A variable's gradient, of all ranks' slices; what is whole has the same bits with each. */
+/* Joins a variable's gradient from the slices of all ranks. If the variable is not sliced, all ranks must have the same
+ * bits. */
 static void gather_gradient(const subject *s, const rank *ranks, uint32_t v, double *out) {
     const clq_variable *variable = &s->model->variables[v];
     float *all = clq_alloc(2 * variable->elements, sizeof *all), *first = all + variable->elements;
@@ -273,7 +275,7 @@ static void check_slices(const subject *s, const rank *ranks, const results *wan
 
 /* ---- all ---- */
 
-static unsigned exchanged; /* in all */
+static unsigned exchanged; /* exchanges of all models so far */
 
 typedef struct split {
     unsigned ranks;
@@ -326,10 +328,10 @@ static bool synchronize(const clq_model *model) {
 static const split splits[] = {{3, {1, 1, 1}}, {3, {2, 0, 1}}, {2, {1, 2}}, {3, {0, 3, 0}},
                                {2, {3, 0}},    {3, {2, 1, 0}}, {1, {3}}};
 
-/* Few are: what is launched between two exchanges is a program, which takes long to build. */
+/* True for one seed in four: all launches between two exchanges become one program, which takes long to build. */
 static bool is_one_launch(uint64_t seed) { return seed / 2 % 4 == 1; }
 
-/* False: there is nothing to synchronize. */
+/* False: the model has nothing to synchronize. */
 static bool start_ranks(subject *s, uint64_t seed) {
     build(s, seed);
     s->config.mode = CLQ_MODE_TRAIN;
@@ -351,7 +353,7 @@ static void check_ranks_of(uint64_t seed, clq_device *device) {
     clq_model_destroy(s.model);
 }
 
-/* As of a rank of several; none where nothing is synchronized. */
+/* The kinds in the plan of one of several ranks. If the model has nothing to synchronize, the set is empty. */
 static void kinds_of_ranks(uint64_t seed, clq_device *device, kind_set *out) {
     subject s;
     memset(out, 0, sizeof *out);
@@ -382,7 +384,8 @@ static clq_tensor add_elements(subject *s, clq_tensor x, clq_tensor like, unsign
     }
 }
 
-/* Dense layers over the last axis of (6, 6, 2), then over flat rows; some with two readers, some shared. */
+/* Dense layers over the last axis of (6, 6, 2), or over flat rows. Some outputs have two readers, some layers are
+ * shared. */
 static clq_tensor add_dense_layers(subject *s, clq_tensor x) {
     static const unsigned widths[] = {3, 4, 5, 8};
     const bool flat = below(s, 2);
@@ -408,7 +411,7 @@ static clq_tensor add_dense_layers(subject *s, clq_tensor x) {
 
 /* ---- models of attention, and of tables, in front of Dense layers ---- */
 
-/* Numbers of rows are the samples' own. */
+/* An embedding. The samples themselves are its row indices. */
 static clq_tensor add_rows(subject *s, clq_tensor x) {
     const bool summed = below(s, 2);
     note(s, summed ? "table, summed" : "table");
@@ -418,7 +421,8 @@ static clq_tensor add_rows(subject *s, clq_tensor x) {
     return clq_reshape(s->model, x, CLQ_SHAPE(12, 6 * shape_of(s, x)->dims[2]), NULL);
 }
 
-/* Of so many heads that ranks have one more than others, or all have none; of one value, or of keys of another one. */
+/* Attention with 2 to 5 heads, so some ranks may have one more head than others. It is self-attention, or attends to
+ * another tensor. */
 static clq_tensor add_heads(subject *s, clq_tensor x) {
     clq_attention_config config = {
         .heads = 2 + below(s, 4), .key = 1 + below(s, 3), .value = 1 + below(s, 3), .causal = below(s, 2)};
@@ -482,7 +486,7 @@ static void check_slices_of(uint64_t seed, clq_device *device) {
     clq_model_destroy(s.model);
 }
 
-/* As of one rank; where nothing can be cut, only that. */
+/* The kinds in the plan of a single rank, and how the model is cut. If nothing can be cut, only the latter. */
 static void kinds_of_slices(uint64_t seed, clq_device *device, kind_set *out) {
     const unsigned way = (unsigned)(seed % CLQ_COUNT_OF(whole_batches));
     subject s;
@@ -510,8 +514,8 @@ static size_t least_of_one_launch(const kind_set *of) {
     return least;
 }
 
-/* Of GRAPHS models those that have every kind between them: a third of these, and the least that is one launch, on the
- * driver that is not PoCL. */
+/* Checks few of GRAPHS models that together have every kind. The smallest model that is one launch is checked on every
+ * driver. PoCL checks two thirds of the other models, and the other driver checks the rest. */
 static void check_some(clq_device *device, check_model *check_one, kinds_of_model *kinds_of_one) {
     static kind_set of[GRAPHS];
     kind_set known = {.nodes = 0};

@@ -1,5 +1,5 @@
-/* Expressions: values against the same formulas in C, in double; texts that are refused, with their places; and memory.
- * Their derivatives are held to finite differences by graph/step_graph, and on devices by train/own_layers. */
+/* Expressions: values against the same formulas in C, in double; refused texts, with the place of each error; lack of
+ * memory. graph/step_graph compares derivatives with finite differences, and train/own_layers does so on devices. */
 #include "graph/layers/expression.h"
 #include "ref/graph_interpret.h"
 #include "support/check.h"
@@ -10,7 +10,7 @@ enum { COUNT = 2, ROWS = 3, CHANNELS = 2, EACH = ROWS * CHANNELS, SAMPLE = EACH 
 
 /* ---- values ---- */
 
-/* Of an element: x (3, 2), y (2) and z (3, 2); a is one number, b one by channel. */
+/* The value of one element. Inputs: x (3, 2), y (2) and z (3, 2). a is one number, b has a number per channel. */
 typedef double formula(double x, double y, double z, double a, double b);
 static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 
@@ -59,7 +59,7 @@ static clq_model *model_of(const char *text, size_t inputs, size_t variables) {
     config.variables[variables].name = NULL;
     assert_ok(clq_model_create("expressions", &model));
     clq_inputs(model, shapes, NULL, 3, x);
-    /* All are read, whatever the expression reads. */
+    /* Reads all inputs, whichever of them the expression reads. */
     clq_tensor last = clq_expression(model, "0*x + 0*y + 0*z", CLQ_TENSORS(x[0], x[1], x[2]), NULL);
     clq_tensor y = clq_expression(model, text, x, inputs, variables ? &config : NULL);
     assert_ok(clq_model_finish(model, clq_add(model, CLQ_TENSORS(y, last), NULL)));
@@ -90,7 +90,7 @@ static void check_values(const struct expression *e, bool unfused) {
         const double *of = samples + i / EACH * SAMPLE;
         const double want =
             e->of(of[i % EACH], of[EACH + i % CHANNELS], of[EACH + CHANNELS + i % EACH], a, b[i % CHANNELS]);
-        if (!(fabs(got[i] - want) <= 1e-7 * fmax(1, fabs(want)))) /* numbers of programs are float32 */
+        if (!(fabs(got[i] - want) <= 1e-7 * fmax(1, fabs(want)))) /* a program's constants are float32 */
             fail_msg("%s: [%zu] is %.17g and not %.17g", e->text, i, got[i], want);
     }
     clq_model_destroy(model);
@@ -101,7 +101,7 @@ static void values_are_those_of_the_formula(void **state) {
     for (size_t i = 0; i < 2 * CLQ_COUNT_OF(expressions); i++) check_values(&expressions[i / 2], i % 2);
 }
 
-/* A whole expression is one node, if it fits. */
+/* A whole expression is one node if it fits. */
 static void an_expression_is_one_kernel(void **state) {
     (void)state;
     const clq_plan_config config = {.capacity = COUNT, .sample_dtype = CLQ_F32, .mode = CLQ_MODE_PREDICT};
@@ -181,7 +181,7 @@ static void malformed_texts_are_refused_with_their_place(void **state) {
     for (size_t i = 0; i < CLQ_COUNT_OF(bad); i++) check_refused(bad[i].text, bad[i].inputs, NULL, bad[i].says);
 }
 
-/* "((((x))))" and so on. */
+/* Texts such as "((((x))))". */
 static void long_and_deep_texts_are_refused(void **state) {
     char text[2000];
     (void)state;
@@ -224,7 +224,7 @@ static void variables_are_checked(void **state) {
     check_refused("a * x", 1, &named, "layer 'own': expression 'a * x' does not read variable 'b'");
 }
 
-/* Its derivative would not be one kernel's. */
+/* If too many variables or numbers are combined before an input, the derivative would not fit in one kernel. */
 static void what_meets_before_an_input_is_limited(void **state) {
     const clq_expression_config config = {.variables = {{.name = "a"}, {.name = "b"}, {.name = "c"}}};
     const clq_plan_config plan = {.capacity = COUNT, .sample_dtype = CLQ_F32, .mode = CLQ_MODE_PREDICT};

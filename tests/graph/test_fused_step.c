@@ -1,5 +1,5 @@
-/* A plan whose launches are one computes bit for bit what it computes launch by launch: on devices of several units,
- * too, whose work-groups share the items of all launches and wait for each other. */
+/* A plan whose launches are joined into one computes the same bits as launch by launch. On devices with several compute
+ * units, too: there, work-groups share the work-items of all launches and wait for each other. */
 #include "device/fixture.h"
 #include "graph/plan.h"
 #include "support/check.h"
@@ -7,8 +7,8 @@
 enum { CAPACITY = 24, SAMPLE = 20 * 20, CLASSES = 10, STEPS = 5 };
 static const uint32_t counts[STEPS] = {CAPACITY, 7, 0, CAPACITY, 1};
 
-/* Every kind of kernel for CPU devices between them: pooled and plain convolutions, Winograd's, an average, packed
- * and unpacked products, activations of their own, a softmax inside. */
+/* The models together have every kind of kernel for CPU devices: pooled and plain convolutions, Winograd convolutions,
+ * an average, packed and unpacked products, separate activations, a softmax inside. */
 static clq_tensor build_wide(clq_model *m) {
     clq_tensor x = clq_input(m, CLQ_SHAPE(20, 20, 1));
     x = clq_conv2d(m, x, &(clq_conv2d_config){.filters = 16, .kernel = {3, 3}, .activation = CLQ_ACTIVATION_RELU});
@@ -67,7 +67,7 @@ static void write_zeros(const bench *b, clq_buffer *to) {
     if (to) CHECK_OK(clq_queue_fill_zero(b->queue, to, 0, clq_buffer_bytes(to)));
 }
 
-/* The same weights and samples in every plan, labels where it has any, and no memory of steps before. */
+/* Gives every plan the same weights, samples and, if it has any, labels. Clears the results of earlier steps. */
 static void start(const bench *b) {
     clq_random random = clq_random_start(6, 0);
     size_t floats = clq_plan_arena_bytes(b->plan) / sizeof(float);
@@ -88,7 +88,7 @@ static void start(const bench *b) {
     for (size_t i = 0; i < CLQ_COUNT_OF(zero); i++) write_zeros(b, zero[i]);
 }
 
-/* How a step is run. */
+/* How a step runs. */
 typedef enum way { AT_ONCE, BY_SEGMENTS, ONE_BY_ONE } way;
 
 static void step(const bench *b, size_t index, way how) {
@@ -107,7 +107,7 @@ typedef struct content {
     unsigned char *all;
 } content;
 
-/* Everything that steps leave behind. */
+/* Reads everything that steps leave behind. */
 static content contents(const bench *b) {
     const clq_plan *plan = b->plan;
     clq_buffer *const kept[] = {plan->weights->parameters,   plan->weights->gradient, plan->weights->optimizer[0],
@@ -135,7 +135,7 @@ static void check_same(const bench *b, way how, const content *wanted) {
     clq_free(got.all);
 }
 
-/* Whether waiting is right shows where several threads share the launch. */
+/* Only a launch that several threads share can show whether work-groups wait correctly. */
 static void bits_on(clq_device *device, clq_queue *queue) {
     enum { REPEATS = 40 };
     if (clq_device_runs_in_caller(device)) return;
@@ -176,7 +176,7 @@ static void inference_on(clq_device *device, clq_queue *queue) {
     close_bench(&plain);
 }
 
-/* A copy of what is in a plan's buffer, in one of its own. */
+/* A new buffer with a copy of a plan's buffer. */
 static clq_buffer *copy_of(const bench *b, clq_device *device, const clq_buffer *from) {
     clq_buffer *copy;
     CHECK_OK(clq_buffer_create(device, CLQ_MEMORY_DEVICE, clq_buffer_bytes(from), "a copy", &copy));
@@ -184,7 +184,7 @@ static clq_buffer *copy_of(const bench *b, clq_device *device, const clq_buffer 
     return copy;
 }
 
-/* One step on rows that lie elsewhere, while the plan's own are nonsense. */
+/* Runs one step on inputs in other buffers. The plan's own input buffers hold only zeros. */
 static void check_moved(const bench *b, clq_device *device, const content *wanted) {
     clq_buffer *own[2] = {clq_plan_samples(b->plan), clq_plan_labels(b->plan, 0)}, *moved[2], *small;
     for (int i = 0; i < 2; i++) moved[i] = copy_of(b, device, own[i]);
@@ -219,7 +219,7 @@ static void moved_on(clq_device *device, clq_queue *queue) {
     }
 }
 
-/* Parameters and gradient change places, and their contents with them: steps cannot tell. */
+/* Swaps parameters and gradient together with their contents: steps must give the same. */
 static void check_swapped(clq_device *device, clq_queue *queue, bool joined) {
     bench b = open_bench(device, queue, build_wide, true, joined);
     clq_plan *plan = b.plan;

@@ -1,4 +1,4 @@
-/* Layers that become one compute what they computed one by one. */
+/* Fused layers compute the same as the layers one by one. */
 #include "device/fixture.h"
 #include "graph/plan.h"
 #include "support/check.h"
@@ -7,8 +7,8 @@
 
 enum { CAPACITY = 9, SAMPLE = 15 * 14, CLASSES = 4 };
 
-/* Two convolutions that a pooling alone reads: one with its activation, one with a layer for it. Both have activation
- * layers behind. */
+/* Two convolutions, each read by a pooling alone. One has an activation of its own, the other an activation layer. Both
+ * poolings have activation layers behind them. */
 static clq_tensor build_pooled(clq_model *m) {
     clq_tensor x = clq_input(m, CLQ_SHAPE(15, 14, 1));
     x = clq_conv2d(m, x, &(clq_conv2d_config){.filters = 16, .kernel = {3, 3}, .activation = CLQ_ACTIVATION_RELU});
@@ -20,7 +20,7 @@ static clq_tensor build_pooled(clq_model *m) {
                      &(clq_dense_config){.units = CLASSES, .activation = CLQ_ACTIVATION_SOFTMAX});
 }
 
-/* None: windows that overlap, a mean, a softmax before the pooling. */
+/* No convolution can be fused with its pooling: overlapping windows, a mean, a softmax before the pooling. */
 static clq_tensor build_other(clq_model *m) {
     clq_tensor x = clq_input(m, CLQ_SHAPE(15, 14, 1));
     x = clq_conv2d(m, x, &(clq_conv2d_config){.filters = 3, .kernel = {2, 2}});
@@ -30,7 +30,8 @@ static clq_tensor build_other(clq_model *m) {
     return clq_dense(m, clq_flatten(m, clq_max_pool2d(m, x, NULL), NULL), &(clq_dense_config){.units = CLASSES});
 }
 
-/* Activation layers behind products, the last one's the model's output; and one that none is in front of. */
+/* Activation layers behind products, the last of them the model's output, and one activation layer without a product in
+ * front of it. */
 static clq_tensor build_activated(clq_model *m) {
     clq_tensor x = clq_input(m, CLQ_SHAPE(15, 14, 1));
     x = clq_conv2d(m, x, &(clq_conv2d_config){.filters = 3, .kernel = {3, 3}, .strides = {3, 3}});
@@ -46,7 +47,7 @@ typedef struct bench {
     clq_plan *plan;
 } bench;
 
-/* AUTO: a convolution with its pooling where that is known to be faster; ON: wherever it can be. */
+/* Whether a convolution is fused with its pooling. AUTO: if that is known to be faster. ON: whenever possible. */
 typedef enum fusion { AUTO, OFF, ON } fusion;
 
 static bench open_bench(clq_device *device, clq_queue *queue, clq_tensor (*build)(clq_model *m), fusion how,
@@ -76,7 +77,7 @@ static void close_bench(bench *b) {
     clq_model_destroy(b->model);
 }
 
-/* The same weights and samples in every plan; labels where it has any. */
+/* Gives every plan the same weights, samples and, if it has any, labels. */
 static void fill(const bench *b) {
     clq_random random = clq_random_start(6, 0);
     size_t floats = clq_plan_arena_bytes(b->plan) / sizeof(float);
@@ -94,7 +95,7 @@ static void fill(const bench *b) {
     clq_free(weights);
 }
 
-/* The gradient arena, or an inference plan's outputs, of the first `count` samples. Caller frees. */
+/* Runs the first `count` samples. Returns the gradient arena, or an inference plan's outputs. The caller frees it. */
 static float *run(const bench *b, uint32_t count, size_t *floats, float metrics[2]) {
     const clq_buffer *result = clq_plan_gradient(b->plan) ? clq_plan_gradient(b->plan) : clq_plan_output(b->plan, 0);
     clq_plan_set_params(b->plan, &(clq_step_params){.count = count, .scale = 0.125f});
@@ -119,7 +120,7 @@ static size_t launches_of(const bench *b, const char *function) {
     return found;
 }
 
-/* Launches of their own that activations have: "forward", "backward". */
+/* How many launches of activations alone there are. label: "forward" or "backward". */
 static size_t activations_of(const bench *b, const char *label) {
     size_t found = 0;
     for (size_t i = 0; i < clq_list_launch_count(clq_plan_list(b->plan)); i++) {
@@ -150,7 +151,7 @@ static void compare(const bench *fused, const bench *plain, uint32_t count) {
     clq_free(b);
 }
 
-/* What a bucket says is whole does not change any more. */
+/* Once a bucket says that its gradients are complete, they must not change. */
 static void check_buckets(const bench *b) {
     clq_bucket *buckets;
     size_t count, floats, first, end;
@@ -183,7 +184,7 @@ static void check_buckets(const bench *b) {
 
 static void fused_on(clq_device *device, clq_queue *queue) {
     for (int train = clq_device_runs_in_caller(device) ? 0 : 1; train < 2;
-         train++) { /* one driver does for inference */
+         train++) { /* inference: one driver is enough */
         bench fused = open_bench(device, queue, build_pooled, ON, train),
               plain = open_bench(device, queue, build_pooled, OFF, train);
         assert_int_equal(launches_of(&fused, "conv_pool_forward"), 2);
@@ -213,8 +214,8 @@ static void activated_on(clq_device *device, clq_queue *queue) {
     for (int train = 0; train < 2; train++) {
         bench fused = open_bench(device, queue, build_activated, AUTO, train),
               plain = open_bench(device, queue, build_activated, OFF, train);
-        /* In training, the loss takes what goes into the last sigmoid, so nothing computes that one; and backward sums
-         * of biases go with the derivatives, the chain's too. */
+        /* In training, the loss reads the input of the last sigmoid, so nothing computes the sigmoid. The backward sums
+         * of biases are fused with the derivatives, also with those of the chain. */
         assert_int_equal(activations_of(&plain, "forward"), train ? 3 : 4);
         assert_int_equal(activations_of(&fused, "forward"), 1);
         size_t all = clq_list_launch_count(clq_plan_list(plain.plan));

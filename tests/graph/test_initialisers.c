@@ -27,16 +27,17 @@ static void constants(void **state) {
     }
 }
 
-/* Closed forms: a uniform one over [m - w, m + w] has the variance w^2 / 3; a normal one of deviation s, cut at two of
- * them, has that of s times 0.87962566103423978 (the deviation of the standard normal one between -2 and 2). Of 40,000
- * values the mean is within 5 of its deviations, and the variance within 3 %. */
+/* Closed forms: a uniform distribution over [m - w, m + w] has the variance w^2 / 3. A normal distribution with
+ * standard deviation s, cut at 2 s, has a standard deviation of s times 0.87962566103423978, which is that of the
+ * standard normal distribution between -2 and 2. For 40,000 values, the mean must be within 5 of its standard
+ * deviations, and the variance within 3 %. */
 static void distributions(void **state) {
     (void)state;
     static const double kept = 0.87962566103423978;
     const double in = FAN_IN, mean_fan = (FAN_IN + FAN_OUT) / 2.0, out = FAN_OUT;
     const struct {
         clq_initialiser initialiser;
-        double mean, deviation, most; /* most: no value is further from the mean; 0: any may be */
+        double mean, deviation, most; /* most: the largest distance from the mean; 0: no limit */
     } cases[] = {
         {{.kind = CLQ_INITIALISER_UNIFORM, .low = -0.05, .high = 0.05}, 0, 0.05 / sqrt(3), 0.05},
         {{.kind = CLQ_INITIALISER_UNIFORM, .low = 1, .high = 3}, 2, 1 / sqrt(3), 1},
@@ -95,7 +96,8 @@ static clq_variable matrix_of(clq_initialiser initialiser, clq_shape shape) {
     return variable;
 }
 
-/* Rows, or columns, whichever are fewer, are orthonormal times the gain; over the last axis, and all others as one. */
+/* The variable is a matrix whose columns are the last axis and whose rows are all other axes. Its rows or columns,
+ * whichever are fewer, are orthonormal times the gain. */
 static void orthogonal(void **state) {
     (void)state;
     static const clq_shape shapes[] = {{2, {40, 40}}, {2, {60, 25}}, {2, {25, 60}}, {4, {3, 3, 5, 20}}, {2, {1, 7}}};
@@ -125,7 +127,7 @@ static void identity(void **state) {
     for (size_t i = 0; i < 15; i++) assert_true(values[i] == (i / 5 == i % 5 ? 2.0f : 0.0f));
 }
 
-/* The same for a seed and a place, and for no other. */
+/* The same seed and place give the same values. Another seed or place gives others. */
 static void streams(void **state) {
     (void)state;
     static const clq_initialiser kinds[] = {
@@ -146,7 +148,7 @@ static void streams(void **state) {
     }
 }
 
-/* By the builder: in the variables that it is for, and refused by name if it is impossible. */
+/* The builder gives an initialiser to the variables that it is for, and refuses an impossible one by name. */
 static void builder(void **state) {
     (void)state;
     clq_model *model;

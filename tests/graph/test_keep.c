@@ -1,4 +1,5 @@
-/* A plan's programs for the plans of other devices of the kind: compiled once, whole, and the plan is as new after. */
+/* A plan keeps its programs for plans on other devices of the same kind. The programs are compiled once and kept
+ * complete, and afterwards the plan is like new: its buffers are zeros. */
 #include "support/files.h"
 #include "two_models.h"
 

@@ -1,6 +1,6 @@
 /* The builder: shapes, names and variables against numbers worked out by hand from Keras's formulas
  *     valid: floor((in - (kernel - 1) * dilation - 1) / stride) + 1        same: ceil(in / stride)
- * and what is refused, by whom and in which words. */
+ * Also what is refused, and whether the message names the layer and the reason. */
 #include "graph/step/step.h"
 #include "support/check.h"
 
@@ -47,7 +47,7 @@ static const window_case convolutions[] = {
     {"one point", {1, 1, 4}, {1, 1}, {0, 0}, {0, 0}, CLQ_PADDING_VALID, {1, 1}, {0, 0}},
 };
 
-/* What the model's last operation is told. */
+/* The attributes of the last operation in the model's step graph. */
 static clq_attributes last_operation(const clq_model *model) {
     const clq_plan_config config = {.mode = CLQ_MODE_PREDICT, .capacity = 1};
     const clq_pass_context context = {.config = &config};
@@ -121,7 +121,7 @@ static void shapes_of_pools(void **state) {
     }
 }
 
-/* The layer's output is (in…) with its last axis replaced; the kernel sees the last axis only. */
+/* A dense layer replaces the last axis of its input. The shape of its kernel depends on the last axis only. */
 static void shapes_of_dense(void **state) {
     (void)state;
     const clq_shape inputs[] = {CLQ_SHAPE(784), CLQ_SHAPE(3, 4), CLQ_SHAPE(2, 3, 4), CLQ_SHAPE(1, 2, 1, 2, 1, 5)};
@@ -185,7 +185,7 @@ static void assert_variables(const clq_model *model, const expected_variable *wa
     assert_int_equal(untouched.elements, 77);
 }
 
-/* As Keras's summary() counts them. */
+/* The counts are those that Keras's summary() prints. */
 static void builtin_models(void **state) {
     (void)state;
     static const expected_variable mlp[] = {
@@ -227,7 +227,7 @@ static const char *name_of(const clq_model *model, clq_tensor x) {
     return x.id ? clq_model_tensor_name(model, &model->tensors[x.id - 1]) : "none";
 }
 
-/* Keras counts per class; names that were given count for nothing but are not made twice. */
+/* Keras numbers the layers of each class. Given names do not count, but a made name never repeats a given name. */
 static void names_are_made_as_in_keras(void **state) {
     (void)state;
     clq_model *m = new_model();
@@ -260,8 +260,7 @@ static void names_are_made_as_in_keras(void **state) {
     clq_model_destroy(m);
 }
 
-/* Two branches and a tail that lead nowhere: their variables are nobody's. */
-/* Of thousands of layers each name is found, as are those that stay when others are left out. */
+/* Each name is found among thousands of layers, also the names that remain when other layers are left out. */
 static void names_of_many_layers(void **state) {
     enum { MANY = 3000 };
     (void)state;
@@ -273,7 +272,7 @@ static void names_of_many_layers(void **state) {
         (void)snprintf(name, sizeof name, "layer %u", i * 7919 % MANY);
         assert_false(clq_model_has_layer(m, name));
         last = clq_activate(m, i % 2 ? x : y, CLQ_ACTIVATION_TANH,
-                            i % 3 ? name : NULL); /* each second one leads nowhere */
+                            i % 3 ? name : NULL); /* every second layer leads nowhere */
         if (i % 2 == 0) y = last;
         assert_int_equal(clq_model_has_layer(m, name), i % 3 != 0);
     }
@@ -289,6 +288,7 @@ static void names_of_many_layers(void **state) {
     clq_model_destroy(m);
 }
 
+/* Branches and a tail that lead to no output are left out, and so are their variables. */
 static void layers_off_the_path_are_left_out(void **state) {
     (void)state;
     clq_model *m = new_model();
@@ -308,7 +308,7 @@ static void layers_off_the_path_are_left_out(void **state) {
     assert_variables(m, want, CLQ_COUNT_OF(want), 44);
     assert_int_equal(m->layer_count, 4);
     assert_shape("output", clq_model_output_shape(m, 0), CLQ_SHAPE(2));
-    for (uint32_t i = 0; i < m->variable_count; i++) { /* variables and layers know each other by their new numbers */
+    for (uint32_t i = 0; i < m->variable_count; i++) { /* variables and layers have each other's new numbers */
         const clq_layer *node = &m->layers[m->variables[i].layer - 1];
         assert_int_equal(strncmp(m->variables[i].name, node->name, strlen(node->name)), 0);
         assert_int_equal(node->variables[m->variables[i].is_bias ? 1 : 0], i + 1);
@@ -321,7 +321,7 @@ static void layers_off_the_path_are_left_out(void **state) {
 typedef struct refusal {
     clq_tensor (*build)(clq_model *m, clq_tensor image); /* image: (6, 5, 2) */
     const char *layer, *words;
-    clq_status status; /* OK stands for ARGUMENT */
+    clq_status status; /* OK means CLQ_ERROR_ARGUMENT */
 } refusal;
 
 static clq_tensor conv_null(clq_model *m, clq_tensor x) { return clq_conv2d(m, x, NULL); }
@@ -389,7 +389,7 @@ static clq_tensor dense_minus(clq_model *m, clq_tensor x) {
 static clq_tensor dense_activation(clq_model *m, clq_tensor x) {
     return clq_dense(m, x, &(clq_dense_config){.units = 1, .activation = (clq_activation)-1});
 }
-static clq_tensor dense_large_kernel(clq_model *m, clq_tensor x) { /* both sides fit, their product does not */
+static clq_tensor dense_large_kernel(clq_model *m, clq_tensor x) { /* each side fits, their product does not */
     x = clq_dense(m, clq_flatten(m, x, NULL), &(clq_dense_config){.units = 50000});
     return clq_dense(m, x, &(clq_dense_config){.units = 50000});
 }
@@ -462,7 +462,7 @@ static const refusal refusals[] = {
     {second_input, "input_layer_1", "clq_inputs adds several", CLQ_ERROR_UNSUPPORTED},
 };
 
-/* Each fails in its own words; a second mistake after it changes nothing. */
+/* Each mistake has its own message. A second mistake after it changes nothing. */
 static void first_error_wins(void **state) {
     (void)state;
     for (size_t i = 0; i < CLQ_COUNT_OF(refusals); i++) {
@@ -476,7 +476,7 @@ static void first_error_wins(void **state) {
         x = clq_dense(m, x, &(clq_dense_config){.name = "second"});
         assert_int_equal(x.id, 0);
         assert_fails(status, r->words, clq_model_finish(m, x));
-        assert_fails(status, layer, clq_model_finish(m, x)); /* as often as it is asked */
+        assert_fails(status, layer, clq_model_finish(m, x)); /* and fails again */
         assert_null(strstr(clq_error_detail(), "second"));
         assert_null(strchr(clq_error_detail(), '\n'));
         clq_model_destroy(m);
@@ -506,7 +506,7 @@ static void impossible_inputs(void **state) {
         clq_model_destroy(m);
     }
     clq_model *m = new_model();
-    clq_tensor x = clq_input(m, CLQ_SHAPE(INT32_MAX)); /* the largest that there is */
+    clq_tensor x = clq_input(m, CLQ_SHAPE(INT32_MAX)); /* the largest possible size */
     assert_ok(clq_model_finish(m, x));
     clq_model_destroy(m);
 }
@@ -524,8 +524,8 @@ static void tensors_of_other_models(void **state) {
     clq_model_destroy(other);
 }
 
-/* A loss takes the mask of steps that have a row of values, or the rows of one axis; of others the line says what ends
- * the mask. */
+/* A loss takes a mask of steps if each step has one row of values, or rows along one more axis. For other outputs, the
+ * message says how to end the mask. */
 static void masked_outputs(void **state) {
     (void)state;
     clq_model *m = new_model();
@@ -578,9 +578,9 @@ static void model_names(void **state) {
     clq_model_destroy(NULL);
 }
 
-/* ---- without memory ---- */
+/* ---- out of memory ---- */
 
-/* More layers and variables than fit what is first set aside for them. */
+/* Builds more layers and variables than fit in the memory that is first allocated for them. */
 static clq_status build_deep(void *context) {
     (void)context;
     clq_model *m;
@@ -600,7 +600,7 @@ static clq_status build_deep(void *context) {
 static clq_status take_builtin(void *context) {
     clq_model *model = NULL;
     clq_status status = clq_model_builtin(context, &model);
-    if (status != CLQ_OK && model) return CLQ_ERROR_STATE; /* an output was written by a failure */
+    if (status != CLQ_OK && model) return CLQ_ERROR_STATE; /* a failure wrote the output */
     clq_model_destroy(model);
     return status;
 }

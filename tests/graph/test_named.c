@@ -1,4 +1,4 @@
-/* Models by name: their parameters against those that are published, or against formulas; and what is refused. */
+/* Models by name: parameter counts against published counts or formulas, and refused names. */
 #include "graph/graph.h"
 #include "support/check.h"
 
@@ -24,7 +24,7 @@ static size_t trainable(const clq_model *model) {
 /* ---- parameters ---- */
 
 #define IMAGENET ":input=224x224x3,classes=1000"
-/* Of a transformer of this width: a block's norms, attention and dense layers. */
+/* The parameters of a transformer block of width w: norms, attention and dense layers. */
 #define BLOCK(w) ((w) * (12 * (w) + 13))
 
 static const struct {
@@ -68,7 +68,7 @@ static void parameters_are_those_of_the_papers(void **state) {
     }
 }
 
-/* ---- what the data say ---- */
+/* ---- shapes and classes from the data ---- */
 
 static void expect(const char *name, clq_shape input, size_t classes, clq_shape takes, clq_shape gives) {
     clq_model *model = NULL;
@@ -86,8 +86,8 @@ static void models_fit_the_data(void **state) {
     const clq_shape photo = CLQ_SHAPE(40, 36, 3);
     expect("cnn", photo, 7, photo, CLQ_SHAPE(7));
     expect("cnn", CLQ_SHAPE(20, 30), 4, CLQ_SHAPE(20, 30, 1), CLQ_SHAPE(4)); /* grey */
-    expect("cnn", CLQ_SHAPE(784), 4, CLQ_SHAPE(28, 28, 1), CLQ_SHAPE(4));    /* no image: as it is */
-    expect("cnn:classes=9", photo, 7, photo, CLQ_SHAPE(9));                  /* the name's options hold */
+    expect("cnn", CLQ_SHAPE(784), 4, CLQ_SHAPE(28, 28, 1), CLQ_SHAPE(4));    /* no image: the default input */
+    expect("cnn:classes=9", photo, 7, photo, CLQ_SHAPE(9));                  /* options in the name win */
     expect("cnn:input=16x16x2", photo, 7, CLQ_SHAPE(16, 16, 2), CLQ_SHAPE(7));
     expect("mlp", CLQ_SHAPE(20), 3, CLQ_SHAPE(20), CLQ_SHAPE(3));
     expect("mlp", (clq_shape){0}, 0, CLQ_SHAPE(28, 28, 1), CLQ_SHAPE(10));

@@ -1,11 +1,12 @@
-/* Where a plan's values lie: by lifetime, apart from what lives at the same time, in blocks that a device gives. */
+/* Where a plan's values lie: values that live at the same time do not overlap, and all lie in blocks that the device
+ * allocates. */
 #include "device/internal.h"
 #include "launch/list.h"
 #include "two_models.h"
 
 static const subject *const subjects[] = {&conv_subject, &mlp_subject};
 
-/* ---- what is known in closed form ---- */
+/* ---- cases with a known answer ---- */
 
 static void relu(clq_list *list, size_t elements, clq_value x, clq_value y) {
     clq_element_program p = {.output_count = 1};
@@ -15,7 +16,7 @@ static void relu(clq_list *list, size_t elements, clq_value x, clq_value y) {
     clq_elementwise(list, "forward", &p, &values);
 }
 
-/* x -> a -> b -> c -> y: only neighbours live together, so two places of 1024 bytes are enough for three values. */
+/* x -> a -> b -> c -> y: only neighbours live at the same time, so two places of 1024 bytes hold three values. */
 static void check_chain(clq_device *device, clq_queue *queue) {
     enum { CAPACITY = 4, FLOATS = 64 };
     clq_list *list;
@@ -84,7 +85,7 @@ static void check_value(const bench *b, const clq_value_slot *value) {
     assert_true(value->offset + value->bytes <= clq_buffer_bytes(value->buffer));
 }
 
-/* Pairs that live together lie apart, and the sums of the bytes are what they should be. */
+/* Values that live at the same time must not overlap, and the sums of bytes must be right. */
 static void check_places(const bench *b) {
     const clq_list *list = b->plan->list;
     size_t align = clq_device_view_align(b->device), most = 0, all = 0, pairs = 0, shared = 0;
@@ -115,13 +116,13 @@ static void check_places(const bench *b) {
         most = CLQ_MAX(most, alive);
     }
     assert_true(pairs > 0);
-    /* Inference writes over what it has read: few values are left, and they may all live at once. */
+    /* Inference overwrites inputs in place, so few values remain, and all may live at once. */
     bool shares = b->plan->config.update != NULL;
     assert_true(shared > 0 || !shares);
     clq_plan_memory memory;
     clq_plan_get_memory(b->plan, &memory);
     assert_int_equal(memory.activation_bytes_unplanned, all);
-    assert_true(memory.activation_bytes >= most); /* no plan can do with less */
+    assert_true(memory.activation_bytes >= most); /* the least possible */
     assert_true(shares ? memory.activation_bytes < all : memory.activation_bytes <= all);
     size_t chunks = 0;
     for (size_t c = 0; c < b->plan->placement.chunk_count; c++)
@@ -138,7 +139,7 @@ static void check_memory(const bench *b, size_t arenas, size_t io) {
     assert_int_equal(memory.io_bytes, io);
 }
 
-/* One gradient for each layer's output and none for what only feeds layers that cannot learn. */
+/* Every layer's output has one gradient, but tensors that need none have none: no weights come before them. */
 static size_t gradients_in(const bench *b) {
     size_t gradients = 0;
     for (size_t i = 0; i < b->plan->list->value_count; i++) {
@@ -150,7 +151,7 @@ static size_t gradients_in(const bench *b) {
 
 static void places_on(clq_device *device, clq_queue *queue) {
     static const clq_optimizer adam = {CLQ_OPTIMIZER_ADAM, {0.001, 0.9, 0.999, 1e-7}};
-    /* samples, labels, three slots of metrics, norms; for inference samples and outputs */
+    /* training: samples, labels, three slots of metrics, norms; inference: samples and outputs */
     static const size_t training_io[] = {9 * 84 + 9 * 4 + 24 + 5 * 4, 9 * 12 * 4 + 9 * 4 * 4 + 24 + 6 * 4};
     static const size_t gradients[] = {5, 3}; /* logits, and the inputs of 4 and of 2 layers that are no activations */
     static const size_t inference_io[] = {9 * 84 + 9 * 3 * 4, 9 * 12 * 4 + 9 * 4 * 4};
@@ -175,7 +176,7 @@ static void values_alive_together_lie_apart(void **state) {
     on_each_driver(places_on);
 }
 
-/* ---- running with everything poisoned that is not alive ---- */
+/* ---- runs with all dead memory poisoned ---- */
 
 typedef struct outcome {
     float gradient[WEIGHTS_MOST], metrics[6], norms[VARIABLES_MOST], output[COUNT_MOST * CLASSES_MOST];
@@ -191,7 +192,7 @@ static outcome read_outcome(const bench *b) {
     return o;
 }
 
-/* Fills with NaN what no value needs from before this launch on. */
+/* Fills with NaN all memory that holds no value from before this launch that is still needed. */
 static void poison_dead(const bench *b, size_t launch) {
     const clq_list *list = b->plan->list;
     for (size_t c = 0; c < b->plan->placement.chunk_count; c++) {
@@ -212,7 +213,7 @@ static void poison_dead(const bench *b, size_t launch) {
     }
 }
 
-/* The rows beyond the count of all activations that live at this launch are still blank. */
+/* In all activations that live at this launch, the rows beyond the count must still be blank. */
 static void check_rows_beyond(const bench *b, size_t launch, uint32_t count) {
     const clq_list *list = b->plan->list;
     for (size_t i = 0; i < list->value_count; i++) {
@@ -238,7 +239,7 @@ static void check_poisoned(clq_device *device, clq_queue *queue, const subject *
     put_weights(&b, &d);
     for (size_t i = 0; i < CLQ_COUNT_OF(counts); i++) {
         blank(&b, 0x11);
-        fill_whole(&b, b.plan->output[0], 0xFF); /* what is read of it may lie beyond the count */
+        fill_whole(&b, b.plan->output[0], 0xFF); /* read_outcome reads rows beyond the count */
         fill_whole(&b, b.plan->metrics, 0xFF);
         put_batch(&b, &d, counts[i]);
         run_segments(&b, counts[i], 0.125f, 1);
@@ -271,7 +272,7 @@ static void dead_memory_does_not_matter(void **state) {
     on_each_driver(poison_on);
 }
 
-/* ---- devices that give little at once ---- */
+/* ---- devices with a small limit per allocation ---- */
 
 enum { BLOCK = 5120 }; /* the conv model's largest value has 4536 bytes */
 

@@ -1,5 +1,5 @@
-/* Plans of whole models on every driver: gradients against finite differences of plain C, counts below the capacity,
- * the arenas' layout, updates, inference, refusals, and life without memory. Where values lie: test_placement.c. */
+/* Plans of whole models on every driver: gradients against finite differences in plain C, counts below the capacity,
+ * the arenas' layout, updates, inference, refusals, and lack of memory. Where values lie: test_placement.c. */
 #include "two_models.h"
 
 #include <math.h>
@@ -37,14 +37,14 @@ static void assert_metrics(const bench *b, const data *d, uint32_t count, uint32
     float got[2];
     read_floats(b, clq_plan_metrics(b->plan), slot * sizeof got, got, 2);
     double want = loss_of(d, d->weights, count);
-    assert_close(b, "loss", got, &want, 1, 1e-6); /* some ten float32 roundings */
+    assert_close(b, "loss", got, &want, 1, 1e-6); /* about ten float32 roundings */
     assert_int_equal((size_t)got[1], right_answers(d, count));
 }
 
-/* Central differences with h = 1e-5 in double are right to about 1e-10 here (h^2 and 1e-16 / h, losses of about 10), so
- * what is allowed is float32's: sums of at most 24 * 7 terms behind a few layers. 2e-6 of the variable's largest
- * gradient are 34 units in its last place; the worst seen is a ninth of it, and a row, tap or neighbour that is left
- * out or taken twice changes 1e-2. */
+/* Central differences with h = 1e-5 in double are accurate to about 1e-10 here (h^2 and 1e-16 / h, losses of about 10).
+ * So the tolerance is for float32: sums of at most 24 * 7 terms after a few layers. 2e-6 of a variable's largest
+ * gradient is 34 units in its last place, and the worst error seen is a ninth of that. A row, tap or neighbour that is
+ * left out or taken twice changes 1e-2. */
 enum { DIFFERENCES_COUNT = 7 };
 static void check_gradients(const bench *b, const data *d) {
     const double h = 1e-5, scale = 0.0625; /* as in a global batch of 16 */
@@ -77,11 +77,10 @@ static void check_gradients(const bench *b, const data *d) {
 
 static void gradients_on(clq_device *device, clq_queue *queue) {
     const subject *const all[] = {&conv_subject, &mlp_subject, &odd_subject};
-    for (size_t i = 0; i < (clq_device_runs_in_caller(device) ? 3 : 2);
-         i++) { /* one driver's kernels do for the third */
+    for (size_t i = 0; i < (clq_device_runs_in_caller(device) ? 3 : 2); i++) { /* for the third, one driver is enough */
         data d = make_data(all[i]);
         bench b = open_bench(device, queue, all[i], training_of(all[i], COUNT_MOST));
-        blank(&b, 0xFF); /* NaN, but for bytes as samples */
+        blank(&b, 0xFF); /* NaN, unless samples are bytes */
         check_gradients(&b, &d);
         close_bench(&b);
     }
@@ -107,7 +106,7 @@ static outcome run_count(const bench *b, uint32_t count) {
     return o;
 }
 
-/* What lies beyond the count is neither read (NaN or other examples: the same bits) nor written. */
+/* Rows beyond the count must not be read (NaN and other examples there give the same bits) and not be written. */
 static outcome check_rows_beyond(const bench *b, const data *d, uint32_t count) {
     const subject *s = b->s;
     size_t sample = s->sample * clq_dtype_bytes(s->sample_dtype);
@@ -146,8 +145,7 @@ static void counts_on(clq_device *device, clq_queue *queue) {
         outcome in_exact = run_count(&exact, COUNT);
         double want[WEIGHTS_MOST];
         for (size_t w = 0; w < s->weights; w++) want[w] = (double)in_exact.gradient[w];
-        for (size_t v = 0, at = 0; v < s->variables;
-             at += s->elements[v++]) /* sums may be cut by the capacity: rounding */
+        for (size_t v = 0, at = 0; v < s->variables; at += s->elements[v++]) /* capacity may split sums: rounding */
             assert_close(&roomy, "gradient", in_roomy.gradient + at, want + at, s->elements[v], 1e-6);
         assert_metrics(&roomy, &d, COUNT, 1);
         assert_metrics(&exact, &d, COUNT, 1);
@@ -160,7 +158,7 @@ static void counts_on(clq_device *device, clq_queue *queue) {
         clq_plan_set_params(roomy.plan, &(clq_step_params){.count = COUNT_MOST + 1, .scale = 1});
         CHECK_FAILS(CLQ_ERROR_INTERNAL, clq_plan_run(roomy.plan, queue, CLQ_SEGMENT_FORWARD, CLQ_SEGMENT_FORWARD));
         CHECK_DETAIL("0 to 9 examples is run with 10");
-        outcome full = check_rows_beyond(&roomy, &d, COUNT_MOST); /* and nothing of that sticks */
+        outcome full = check_rows_beyond(&roomy, &d, COUNT_MOST); /* nothing remains of that */
         assert_metrics(&roomy, &d, COUNT_MOST, 1);
         assert_true(memcmp(full.gradient, in_roomy.gradient, sizeof full.gradient) != 0);
         close_bench(&exact);
@@ -175,7 +173,7 @@ static void count_is_a_number(void **state) {
 
 /* ---- arenas ---- */
 
-/* Runs backward launch by launch; the launch that changed a variable's gradient last has finished it. */
+/* Runs backward launch by launch. The last launch that changes a variable's gradient completes the gradient. */
 static void check_finishing_order(const bench *b) {
     size_t first, end, finished[VARIABLES_MOST] = {0};
     float before[WEIGHTS_MOST], after[WEIGHTS_MOST];
@@ -231,7 +229,7 @@ static void arenas_have_one_layout(void **state) {
     on_each_device(layout_on);
 }
 
-/* Nothing but zeros outside of the variables. */
+/* All bytes outside the variables must be zeros. */
 static void assert_gaps(const bench *b, const clq_buffer *arena) {
     for (size_t v = 0; v < b->s->variables; v++) {
         size_t end = b->s->offsets[v] + b->s->elements[v] * sizeof(float), next = b->s->arena_bytes;
@@ -263,7 +261,7 @@ static void check_updates(const bench *b, const data *d, const clq_optimizer *up
         else
             ref_sgd(b->s->weights, rate, update->values[1], update->values[2] != 0, w, g, v);
         read_arena(b, clq_plan_parameters(b->plan), got);
-        assert_close(b, "weights", got, w, b->s->weights, 1e-6); /* a few roundings a step */
+        assert_close(b, "weights", got, w, b->s->weights, 1e-6); /* a few roundings per step */
         assert_gaps(b, clq_plan_parameters(b->plan));
         assert_gaps(b, clq_plan_gradient(b->plan));
         for (unsigned i = 0; i < b->plan->weights->optimizer_slots; i++) assert_gaps(b, b->plan->weights->optimizer[i]);
@@ -293,7 +291,7 @@ static void updates_follow_keras_and_keep_gaps(void **state) {
     on_each_device(updates_on);
 }
 
-/* The same gradient, to the bits, without memory for a state, norms or an update. */
+/* A plan that is updated elsewhere gives the same bits of gradient, without an update, optimizer state or norms. */
 static void elsewhere_on(clq_device *device, clq_queue *queue) {
     static const clq_optimizer adam = {CLQ_OPTIMIZER_ADAM, {0.001, 0.9, 0.999, 1e-7}};
     data d = make_data(&mlp_subject);
@@ -346,7 +344,7 @@ static void check_outputs(const bench *inference, const bench *training, const b
     assert_bytes(inference, clq_plan_output(inference->plan, 0), outputs * sizeof(float),
                  COUNT_MOST * s->classes * sizeof(float), 0xFF);
 
-    /* the training plan's loss, from the inference plan's outputs */
+    /* The inference plan's outputs must give the training plan's loss. */
     double loss = 0;
     for (size_t i = 0; i < outputs; i++) want[i] = (double)got[i];
     for (size_t e = 0; e < COUNT; e++)
@@ -395,7 +393,7 @@ static void inference_agrees_with_training(void **state) {
     on_each_device(inference_on);
 }
 
-/* ---- who makes the output, where that is not a product ---- */
+/* ---- which launch makes the output if no product does ---- */
 
 static clq_tensor only_input(clq_model *m, clq_tensor x) { return (void)m, x; }
 static clq_tensor only_reshapes(clq_model *m, clq_tensor x) {
@@ -435,7 +433,7 @@ static const struct {
 };
 
 static void outputs_on(clq_device *device, clq_queue *queue) {
-    if (!clq_device_runs_in_caller(device)) return; /* what is launched depends on the model alone */
+    if (!clq_device_runs_in_caller(device)) return; /* launches depend on the model alone */
     for (size_t i = 0; i < CLQ_COUNT_OF(makers); i++) {
         bench b = {.s = &mlp_subject, .device = device, .queue = queue};
         CHECK_OK(clq_model_create("maker", &b.model));
@@ -470,7 +468,7 @@ static void every_layer_can_make_the_output(void **state) {
 
 /* ---- a model with nothing to train, refusals, memory ---- */
 
-/* And a softmax that is so sure of the wrong class that a loss of its probabilities, clipped at 1e-7, would be 16. */
+/* Also: the softmax is so sure of the wrong class that a loss of probabilities, clipped at 1e-7, would be only 16. */
 static void nothing_to_train_on(clq_device *device, clq_queue *queue) {
     if (!clq_device_runs_in_caller(device)) return;
     clq_loss_problem loss = {.kind = CLQ_LOSS_SPARSE_CATEGORICAL,
@@ -500,7 +498,7 @@ static void nothing_to_train_on(clq_device *device, clq_queue *queue) {
     read_floats(&b, clq_plan_metrics(b.plan), 0, got, 2);
     double want = log(2) + 40;
     assert_close(&b, "loss", got, &want, 1, 1e-6);
-    assert_int_equal((int)got[1], 1); /* of equals the first is chosen */
+    assert_int_equal((int)got[1], 1); /* the first of equal values is chosen */
     assert_int_equal(clq_plan_arena_bytes(b.plan), 512);
     assert_bytes(&b, clq_plan_parameters(b.plan), 0, 512, 0);
     close_bench(&b);
@@ -579,7 +577,7 @@ static void memory_on(clq_device *device, clq_queue *queue) {
         open_bench(device, queue, &conv_subject, training_of(&conv_subject, COUNT_MOST)); /* builds the programs */
     creation c = {b.model, device, training_of(&conv_subject, COUNT_MOST)};
     assert_true(walk_allocations(create_and_destroy, &c) > 100);
-    /* Lists are made until one fits a limit, here until the last try. */
+    /* AUTO makes lists until one fits the limit. Here none fits before the last try. */
     c.config.recompute = CLQ_RECOMPUTE_AUTO;
     c.config.activations_most = 1;
     assert_true(walk_allocations(create_and_destroy, &c) > 200);

@@ -1,10 +1,10 @@
-/* What is asked of the properties that variables have: whether updates are followed by any, and what keys tell. */
+/* Queries about variables' properties: whether a constraint follows an update, and which properties are in keys. */
 #include "graph/graph.h"
 #include "support/check.h"
 
 enum { INPUTS = 4, UNITS = 3 };
 
-/* A Dense layer, whose kernel has these. */
+/* A model with a Dense layer whose kernel has these properties. */
 static clq_model *model_with(double l1, double l2, const clq_constraint *constraint, bool frozen) {
     clq_model *m;
     assert_ok(clq_model_create("key", &m));
@@ -24,7 +24,7 @@ static const clq_constraint none = {.kind = CLQ_CONSTRAINT_NONE}, positive = {.k
                             slow = {.kind = CLQ_CONSTRAINT_MIN_MAX_NORM, .most = 1, .rate = 0.5},
                             fast = {.kind = CLQ_CONSTRAINT_MIN_MAX_NORM, .most = 1, .rate = 1};
 
-/* What was measured of one is not taken for another. */
+/* Keys differ, so measurements of one model are not used for another. */
 static void they_are_of_the_key(void **state) {
     const struct {
         double l1, l2;
@@ -51,7 +51,7 @@ static void they_are_of_the_key(void **state) {
         for (size_t k = 0; k < 2; k++) clq_free(keys[i][k].data);
 }
 
-/* Penalties are of the loss, and what is not trained has no updates. */
+/* A penalty belongs to the loss and does not follow the update. A frozen layer has no updates. */
 static void constraints_follow_what_is_trained(void **state) {
     const struct {
         double l2;

@@ -1,5 +1,5 @@
-/* Rows of a table by how far two tokens are apart: which tables, places and tokens there are rows for. Their numbers
- * are held against Keras in test_single_layers.c. */
+/* RelativeRows, which looks up rows of a table by the distance of two tokens: which tables, places and tokens it takes.
+ * test_single_layers.c compares its numbers with Keras. */
 #include "graph/layers/layer.h"
 #include "support/check.h"
 
@@ -32,13 +32,13 @@ static bool has_rows(size_t rows, size_t places, int buckets, size_t tokens) {
     return added;
 }
 
-/* Distances that have no row of their own go by the logarithm of their share of the places, which has to be more than 1
- * so that it is no negative number, and no division by zero. */
+/* Distances without rows of their own share rows by their logarithm, divided by the logarithm of a ratio that grows
+ * with the places. The ratio must be more than 1: otherwise the divisor is negative or 0. */
 static void places_are_more_than_rows_of_one_distance(void **state) {
     static const struct {
         size_t rows, places;
         int buckets;
-        size_t near; /* tokens that such places are enough for */
+        size_t near; /* the most tokens for these places */
     } cases[] = {{32, 10, BEHIND, 16},  {32, 16, BEHIND, 16},    {32, 8, BOTH_WAYS, 8},
                  {32, 3, BOTH_WAYS, 8}, {32, 9, LOGARITHMIC, 9}, {4, 2, LOGARITHMIC, 2}};
     (void)state;

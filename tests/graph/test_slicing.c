@@ -1,4 +1,4 @@
-/* Which variables of a model ranks split, and what slices of them are. */
+/* Which variables of a model are split among ranks, and what the slices are. */
 #include "graph/step/step.h"
 #include "support/check.h"
 
@@ -33,7 +33,7 @@ static clq_status gated(clq_model *m, clq_tensor x) {
         clq_multiply(m, CLQ_TENSORS(units(m, x, 8, CLQ_ACTIVATION_SIGMOID), units(m, x, 8, CLQ_ACTIVATION_TANH)), NULL);
     return clq_model_finish(m, units(m, y, 2, CLQ_ACTIVATION_LINEAR));
 }
-/* Its second use reads what the pair has in slices, as the first does not. */
+/* The shared layer's second use reads its own output, which would be in slices. The first use reads a whole tensor. */
 static clq_status shared_on_both_sides(clq_model *m, clq_tensor x) {
     const clq_tensor y = units(m, x, 8, CLQ_ACTIVATION_RELU), z = units(m, y, 8, CLQ_ACTIVATION_RELU);
     return clq_model_finish(m, units(m, clq_share(m, z, z), 4, CLQ_ACTIVATION_LINEAR));
@@ -54,7 +54,7 @@ static clq_status of_rows(clq_model *m, clq_tensor x) {
     x = units(m, clq_reshape(m, x, CLQ_SHAPE(3, 2), NULL), 5, CLQ_ACTIVATION_RELU);
     return clq_model_finish(m, units(m, x, 2, CLQ_ACTIVATION_LINEAR));
 }
-/* Rows that are joined have other columns. */
+/* The flatten joins rows, so the second layer's rows are not the first layer's columns. */
 static clq_status joined_rows(clq_model *m, clq_tensor x) {
     x = units(m, clq_reshape(m, x, CLQ_SHAPE(3, 2), NULL), 5, CLQ_ACTIVATION_RELU);
     return clq_model_finish(m, units(m, clq_flatten(m, x, NULL), 2, CLQ_ACTIVATION_LINEAR));
@@ -67,17 +67,17 @@ static clq_status whole_heads(clq_model *m, clq_tensor x) {
     x = clq_layer_norm(m, heads(m, tokens(m, x), 4), NULL);
     return clq_model_finish(m, units(m, clq_flatten(m, x, NULL), 8, CLQ_ACTIVATION_LINEAR));
 }
-/* Of its layers that are split alone, only the last one has enough units. */
+/* The heads are too few to split. Of the other layers, only the last one has enough units. */
 static clq_status few_heads(clq_model *m, clq_tensor x) {
     return clq_model_finish(m, units(m, clq_flatten(m, heads(m, tokens(m, x), 2), NULL), 3, CLQ_ACTIVATION_LINEAR));
 }
-/* Keys and values are of the samples. */
+/* Keys and values are computed from the samples, queries from a layer norm of them. */
 static clq_status of_others(clq_model *m, clq_tensor x) {
     const clq_tensor others = tokens(m, x), queries = clq_layer_norm(m, others, NULL);
     x = clq_attention(m, CLQ_TENSORS(queries, others), &(clq_attention_config){.heads = 3, .key = 2, .value = 3});
     return clq_model_finish(m, x);
 }
-/* The projections could be split by rows, with the Dense layer in front of them; heads are the longer chain. */
+/* The projections could be split by rows after the Dense layer. Splitting by heads wins, as that chain is longer. */
 static clq_status behind_units(clq_model *m, clq_tensor x) {
     x = clq_activate(m, units(m, tokens(m, x), 4, CLQ_ACTIVATION_LINEAR), CLQ_ACTIVATION_TANH, NULL);
     return clq_model_finish(m, heads(m, x, 4));
@@ -85,18 +85,18 @@ static clq_status behind_units(clq_model *m, clq_tensor x) {
 static clq_tensor rows(clq_model *m, clq_tensor x, size_t count) {
     return clq_embedding(m, x, &(clq_embedding_config){.rows = count, .width = 4});
 }
-/* Joined, but not if a sample has as many numbers as the table rows. */
+/* A table's columns are split and joined, but not if a sample has as many numbers as the table has rows. */
 static clq_status tables(clq_model *m, clq_tensor x) {
     const clq_tensor many = rows(m, x, 7), few = rows(m, x, 6);
     x = clq_layer_norm(m, clq_add(m, CLQ_TENSORS(many, few), NULL), NULL);
     return clq_model_finish(m, clq_global_average_pool(m, x, false, NULL));
 }
-/* Means of columns are columns: the Dense layer behind them is split by rows. */
+/* The mean keeps the table's columns apart, so the Dense layer behind it is split by rows. */
 static clq_status table_of_a_chain(clq_model *m, clq_tensor x) {
     return clq_model_finish(m,
                             units(m, clq_global_average_pool(m, rows(m, x, 3), false, NULL), 2, CLQ_ACTIVATION_LINEAR));
 }
-/* The sum of the gates' inputs would be larger than the rows that are looked up. */
+/* Not a column and row pair: the sum of the gates' inputs over the ranks would be larger than the rows looked up. */
 static clq_status table_of_a_recurrence(clq_model *m, clq_tensor x) {
     clq_recurrent_config config = clq_recurrent_config_default(6);
     config.no_bias = true;
@@ -104,13 +104,13 @@ static clq_status table_of_a_recurrence(clq_model *m, clq_tensor x) {
     return clq_model_finish(m, units(m, x, 6, CLQ_ACTIVATION_LINEAR));
 }
 
-/* A scale that all pairs of units share is whole, and so is a shift. */
+/* A scale or shift that all pairs of units share stays whole. */
 static clq_status normed_pairs(clq_model *m, clq_tensor x) {
     x = clq_layer_norm(m, clq_reshape(m, units(m, x, 8, CLQ_ACTIVATION_LINEAR), CLQ_SHAPE(4, 2), NULL), NULL);
     return clq_model_finish(m, units(m, clq_flatten(m, x, NULL), 2, CLQ_ACTIVATION_LINEAR));
 }
 
-/* For 3 ranks, of each kernel in turn: c columns, r rows, j columns that are joined, . whole; NULL: refused. */
+/* split: how 3 ranks split each kernel in turn: c columns, r rows, j columns, joined again, . whole. NULL: refused. */
 static const struct {
     clq_status (*build)(clq_model *m, clq_tensor x);
     const char *split;
@@ -168,7 +168,7 @@ static void layers_are_split_in_pairs(void **state) {
     }
 }
 
-/* One behind the other, of sizes that differ by one at most, and together the variable. */
+/* Slices lie one after the other, their sizes differ by at most one, and together they are the variable. */
 static void slices_are_the_variable(void **state) {
     (void)state;
     clq_model *model = build(0);
@@ -200,7 +200,7 @@ static void slices_are_the_variable(void **state) {
     clq_model_destroy(model);
 }
 
-/* Of 4 heads of 2 channels, 3 ranks have 1, 1 and 2. */
+/* 4 heads of 2 channels each: 3 ranks have 1, 1 and 2 heads. */
 static void parts_are_whole_heads(void **state) {
     (void)state;
     clq_model *model;
@@ -225,7 +225,7 @@ static void parts_are_whole_heads(void **state) {
     clq_model_destroy(model);
 }
 
-/* A rank that has all of a bias, and the kernel's columns. */
+/* A rank with a whole bias but only some columns of its kernel. */
 static void a_slice_is_missing(void **state) {
     (void)state;
     const clq_plan_config config = {.mode = CLQ_MODE_TRAIN, .capacity = 1};
@@ -248,7 +248,7 @@ static void a_slice_is_missing(void **state) {
     clq_model_destroy(model);
 }
 
-/* Row by row: of a (2, 6) kernel the columns 2 and 3, and the second row. */
+/* Cuts columns 2 and 3, then the second row, from a (2, 6) kernel. Slices are stored row by row. */
 static void slices_are_cut_along_their_axis(void **state) {
     (void)state;
     const clq_variable variable = {.shape = CLQ_SHAPE(2, 6), .elements = 12};

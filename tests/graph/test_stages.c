@@ -1,5 +1,6 @@
-/* Stages of random models, one behind the other, give what the whole model gives: outputs, losses, gradients and state.
- * Their graphs by the interpreter in double, with each single cut and with all cuts at once; and their plans. */
+/* The pipeline stages of random models, run one after the other, give what the whole model gives: outputs, losses,
+ * gradients and state. The interpreter runs their graphs in double, with each single cut and with all cuts at once.
+ * Some models also run as plans. */
 #include "device/fixture.h"
 #include "graph/layers/layer.h"
 #include "graph/random_numbers.h"
@@ -10,7 +11,7 @@
 enum { GRAPHS = 120, PLANS = 12, METRICS = 2 * OUTPUTS, TENSORS_MOST = 96 };
 static const double scale = 0.25;
 
-/* ---- what a model gives ---- */
+/* ---- the results of a model ---- */
 
 typedef struct results {
     double output[OUTPUTS][COUNT * CLASSES], metrics[METRICS];
@@ -56,7 +57,7 @@ static void compare(const subject *s, const results *got, const results *want, d
 
 /* ---- stages ---- */
 
-/* What has crossed cuts so far, by id of the tensor. */
+/* The values and gradients that have crossed cuts so far, by the id of the tensor. */
 typedef struct post {
     double *values[TENSORS_MOST], *gradients[TENSORS_MOST];
 } post;
@@ -77,13 +78,13 @@ static void close_post(const subject *s, const post *p) {
     }
 }
 
-/* Stages 0 to cut_count, by cuts [0, cut_count). */
+/* Stage `index`, 0 to cut_count, of the stages between cuts [0, cut_count). */
 static clq_stage stage_of(const clq_model *model, const clq_cut *cuts, size_t cut_count, size_t index) {
     return (clq_stage){.before = index > 0 ? cuts[index - 1] : (clq_cut){.at = 1},
                        .after = index < cut_count ? cuts[index] : (clq_cut){.at = model->tensor_count + 1}};
 }
 
-/* What the models' cuts were like, over all: without any of these the test would show little. */
+/* How often the cuts of all models had each property. If any count stayed 0, the test would show little. */
 static struct { unsigned cut, shared, several, passing, untrained, early_losses, stateful; } seen;
 
 static bool crosses(const clq_cut *cut, uint32_t id) {
@@ -207,7 +208,7 @@ static void get(clq_queue *queue, const clq_buffer *buffer, size_t offset, doubl
     clq_free(floats);
 }
 
-/* Between a plan and the post. */
+/* Copies crossing tensors from the post to a plan, or from a plan to the post. */
 static void carry(const subject *s, const clq_plan *plan, const clq_stage *stage, clq_queue *queue, post *p,
                   clq_crossing kind) {
     const clq_cut *cut = clq_stage_cut_of(stage, kind);
@@ -246,7 +247,7 @@ static void fill(const subject *s, const numbers *n, clq_plan *plan, clq_queue *
     clq_plan_set_params(plan, &(clq_step_params){.count = COUNT, .scale = (float)scale, .step = 5, .first_row = 2});
 }
 
-/* Rows of metrics add up over stages; what is a variable's lies in one of them. */
+/* Adds a stage's results to r. Metrics add up over the stages; each variable is in one stage. */
 static void collect(const subject *s, clq_plan *plan, clq_queue *queue, results *r) {
     const clq_weights *weights = clq_plan_weights(plan);
     for (uint32_t i = 0; i < s->model->output_count; i++)
@@ -314,7 +315,7 @@ static void plans_on(clq_device *device, clq_queue *queue) {
             s.config.unfused_graph = true;
             interpret_stage(&s, &n, list, NULL, NULL, false, &whole);
             s.config.unfused_graph = false;
-            /* Kernels are what costs: one cut, or all at once. */
+            /* Compiling kernels takes most of the time: so only one cut, or all cuts at once. */
             run_plans(&s, &n, device, queue, run % 3 ? &cuts[seed % count] : cuts, run % 3 ? 1 : count, &whole);
             clq_list_destroy(list);
             end(&s, &whole);

@@ -1,20 +1,21 @@
-/* Step graphs of random models. Every pass leaves what a graph computes as it was, by the interpreter in double;
- * gradients are those of finite differences of the graph's own loss; and the launches of a plan give what the
- * interpreter gives. Seeds are numbers: 0 to GRAPHS - 1, each on one of the drivers; or, on all of them, those between
- * the two in CLQ_TEST_SEEDS ("100 2000"). */
+/* Step graphs of random models. The interpreter, in double, shows that no pass changes what a graph computes. Gradients
+ * must match finite differences of the graph's own loss. The launches of a plan must give what the interpreter gives.
+ * The seeds are 0 to GRAPHS - 1, each on one of the drivers, or the range in CLQ_TEST_SEEDS ("100 2000"), on all
+ * drivers. */
 #include "graph/seed_plans.h"
 #include "graph/seldom_models.h"
 
 enum { GRAPHS = 150 };
-enum { POOLED = 16, BINARY = 38 }; /* seeds of kernels that no other seed has: each driver has these two */
+enum { POOLED = 16, BINARY = 38 }; /* no other seed has the kernels of these two: each driver runs both */
 
-/* What the passes made, over all graphs: a pass that does nothing would change nothing. */
+/* How often the passes made each thing, over all graphs. Comparing results alone would not find a pass that does
+ * nothing. */
 static struct {
     unsigned conv_pools, products, pools, elementwise, long_programs, derivatives, joined_sums, softmax_sums, added,
         two_gradients, repeats, slices, normalised, dropped, exchanged, second_losses, accumulated, adding_products,
         narrow, narrow_gradients, casts, again, products_again, normalised_again, dropped_again;
 } made;
-static unsigned frames_again, penalties, warps; /* likewise, of the special models */
+static unsigned frames_again, penalties, warps; /* likewise, for the special models */
 
 static void count_elements(const clq_node *node) {
     const clq_element_program *p = &node->attributes.program;
@@ -69,8 +70,8 @@ static void count_made(const clq_graph *graph) {
     }
 }
 
-/* Whether a driver has a seed: by the parity of its bits, so each driver has seeds of every residue, by which models
- * and ways are chosen. */
+/* Whether a driver runs a seed. The parity of the seed's bits decides: models and ways are chosen by residues of the
+ * seed, and so each driver gets seeds of every residue. */
 static bool takes(const clq_device *device, uint64_t seed) {
     bool odd = clq_device_runs_in_caller(device);
     for (uint64_t bits = seed; bits; bits &= bits - 1) odd = !odd;
@@ -97,7 +98,7 @@ static void passes_keep_what_a_graph_computes(void **state) {
     see_graph = count_made;
     on_each_driver(passes_on);
     see_graph = NULL;
-    if (seeds(GRAPHS, &first, &end)) return; /* a hundred other graphs need not have everything */
+    if (seeds(GRAPHS, &first, &end)) return; /* other seeds need not have everything */
     const unsigned *counts = (const unsigned *)&made;
     for (size_t i = 0; i < sizeof made / sizeof *counts; i++)
         if (!counts[i]) fail_msg("no graph has what counter %zu of `made` counts", i);
@@ -105,11 +106,11 @@ static void passes_keep_what_a_graph_computes(void **state) {
 
 /* ---- plans ---- */
 
-/* The model and the way of a plan. */
+/* Builds a seed's model and sets how it is planned. */
 static void start_plan(subject *s, uint64_t seed) {
     build(s, seed);
     settle(s, seed);
-    s->config.unfused_graph = seed % 2; /* what is not fused writes over more */
+    s->config.unfused_graph = seed % 2; /* an unfused graph overwrites more values in place */
 }
 
 typedef struct driver {
@@ -128,7 +129,7 @@ static void plan_of_seed(uint64_t seed, void *context) {
     clq_model_destroy(s.model);
 }
 
-/* Of so many models those that have every kind between them; drivers take turns. */
+/* Checks few of GRAPHS models that together have every kind: POOLED and BINARY on each driver, the others on one. */
 static void plans_on(clq_device *device, clq_queue *queue) {
     static const uint64_t on_each[] = {POOLED, BINARY};
     static const seed_plans plans = {.graphs = GRAPHS, .start = start_plan, .check = plan_of_seed};
@@ -150,20 +151,21 @@ static void plans_compute_what_their_graphs_do(void **state) {
     on_each_driver(plans_on);
 }
 
-/* ---- models that the random ones seldom are ---- */
+/* ---- special models, which random draws seldom give ---- */
 
 enum { SEEDS_EACH = 6 };
 
-/* Penalties are added to the model's loss, whatever the weight is of the output's. Models of several outputs have none.
- */
+/* A penalty is added to the model's loss in full, whatever the weight of the output's loss is. Models of several
+ * outputs have no penalties here. */
 static void weigh_penalties(subject *s) {
     s->losses[0].weight = 0.5f;
     for (uint32_t v = 0; v < s->model->variable_count && s->model->output_count > 1; v++)
         s->model->variables[v].properties.l1 = s->model->variables[v].properties.l2 = 0;
 }
 
-/* Seeds turn by turn on the drivers. Passes are cheap, and each kernel of a plan is compiled: a model has one plan of
- * each driver, the one with all recomputed that may be, the other with some. With seeds that are given, all of both. */
+/* The drivers take turns with the seeds. Passes are cheap, but each kernel of a plan must be compiled. So a model has
+ * one plan per driver: one recomputes all values that may be recomputed, the other only some. If CLQ_TEST_SEEDS is set,
+ * every driver runs all plans. */
 static void special_on(clq_device *device, clq_queue *queue) {
     uint64_t first, end;
     const bool all = seeds(GRAPHS, &first, &end);
@@ -191,7 +193,7 @@ static void special_on(clq_device *device, clq_queue *queue) {
 static void special_models_compute_what_their_graphs_do(void **state) {
     (void)state;
     uint64_t first, end;
-    if (seeds(GRAPHS, &first, &end) && first > 0) return; /* they have seeds of their own: once is enough */
+    if (seeds(GRAPHS, &first, &end) && first > 0) return; /* special models have own seeds: once is enough */
     see_graph = count_made;
     on_each_driver(special_on);
     see_graph = NULL;
@@ -233,9 +235,9 @@ static void graphs_run_out_of_memory(void **state) {
     on_each_driver(out_of_memory_on);
 }
 
-/* ---- derivatives that there are not ---- */
+/* ---- missing derivatives ---- */
 
-/* Of the loss of what the node makes of a weight alone. */
+/* Differentiates a loss of the node's output. The node's only input is a weight. */
 static clq_status differentiate(clq_node *node, bool has_gradient) {
     clq_graph graph = {0};
     const clq_graph_value weight = {
@@ -253,7 +255,7 @@ static clq_status differentiate(clq_node *node, bool has_gradient) {
         const clq_graph_value *value = clq_graph_value_at(&graph, id);
         if (value->home != CLQ_HOME_GRADIENT) continue;
         gradients++;
-        zeros += graph.nodes[value->maker - 1].inputs[0] == 0; /* of no value */
+        zeros += graph.nodes[value->maker - 1].inputs[0] == 0; /* made from no value */
     }
     assert_int_equal(gradients, status == CLQ_OK);
     assert_int_equal(zeros, status == CLQ_OK && !has_gradient);
@@ -261,7 +263,7 @@ static clq_status differentiate(clq_node *node, bool has_gradient) {
     return status;
 }
 
-/* Of a weight and a constant. */
+/* Differentiates one instruction with a weight and a constant as operands. */
 static clq_status differentiate_instruction(clq_element_op op, bool has_gradient) {
     clq_node node = {.op = &clq_op_elementwise, .scope = "layer", .segment = CLQ_SEGMENT_FORWARD};
     clq_element_program *p = &node.attributes.program;
@@ -274,7 +276,7 @@ static clq_status differentiate_instruction(clq_element_op op, bool has_gradient
     return status;
 }
 
-/* A weight without a gradient would be one that is never trained; one that is flat has zeros. */
+/* Without a gradient, a weight would silently never be trained. An instruction that is flat has a gradient of zeros. */
 static void instructions_without_a_derivative_are_refused(void **state) {
     static const clq_element_op unknown[] = {CLQ_ELEMENT_RELU_SLOPE, CLQ_ELEMENT_SIGMOID_SLOPE, CLQ_ELEMENT_TANH_SLOPE,
                                              CLQ_ELEMENT_MISH_SLOPE, CLQ_ELEMENT_SOFTPLUS_SLOPE};

@@ -1,5 +1,5 @@
-/* Choices and their selections: own, kept and by rule; what is kept; the tuner's choice, by scripted times; and that
- * every candidate computes the same, and the same bits each time. */
+/* Choices and their selections: given, kept and by rule. Which selections are kept. What the tuner chooses, with
+ * scripted times. Every candidate must compute the same, with the same bits in every run. */
 #include "device/fixture.h"
 #include "graph/plan.h"
 #include "graph/trial.h"
@@ -14,14 +14,14 @@ enum { CAPACITY = 6, SAMPLE = 12 * 12, CLASSES = 4 };
 static char folder[256], logged[1024];
 static clq_system *sys;
 static clq_device *device;
-static clq_model *large, *model, *tiny; /* large: of more kinds of candidates, for their numbers */
+static clq_model *large, *model, *tiny; /* large: has more kinds of candidates, to compare results */
 
 static void keep_log(void *context, clq_log_level level, const char *line) {
     (void)context;
     if (level == CLQ_LOG_WARNING) (void)snprintf(logged, sizeof logged, "%s", line);
 }
 
-/* ---- devices that keep things in a folder of their own ---- */
+/* ---- devices that keep programs and selections in a folder of their own ---- */
 
 static clq_status open_device(const char *cache_dir) {
     uint32_t indices[TEST_DEVICES];
@@ -48,7 +48,7 @@ static void damage(const char *file) {
 
 static void forget(const char *file) { assert_int_equal(unlink(file), 0); }
 
-/* The kept selections: what is too small for a program. */
+/* Calls `body` for each file of a kept selection: a file that is too small for a program. */
 static void on_kept_selections(void (*body)(const char *file)) {
     enum { BYTES_MOST = 48 + CLQ_CANDIDATE_BYTES };
     char programs[512];
@@ -66,7 +66,7 @@ static void on_kept_selections(void (*body)(const char *file)) {
     (void)closedir(dir);
 }
 
-/* Each test begins with nothing kept but programs. */
+/* At the start of each test, only programs are kept, no selections. */
 static int set_up(void **state) {
     (void)state;
     on_kept_selections(forget);
@@ -98,7 +98,7 @@ static clq_plan *plan_of(const clq_model *m, const clq_selections *selections) {
     return plan;
 }
 
-/* What a plan of the model selects. */
+/* Checks what a new plan of the model selects for `key`. */
 static void assert_selected(const clq_model *m, const char *key, const char *candidate, bool kept) {
     clq_plan *plan = plan_of(m, NULL);
     bool found = false;
@@ -129,10 +129,10 @@ static void selections_are_kept(void **state) {
     assert_selected(model, q.key, q.candidates[0].name, false);
     CHECK_OK(clq_selection_keep(device, q.key, q.candidates[1].name));
     assert_selected(model, q.key, q.candidates[1].name, true);
-    CHECK_OK(clq_selection_keep(device, q.key, q.candidates[0].name)); /* in place of the other */
+    CHECK_OK(clq_selection_keep(device, q.key, q.candidates[0].name)); /* replaces the other */
     assert_selected(model, q.key, q.candidates[0].name, true);
     CHECK_OK(clq_selection_keep(device, q.key, q.candidates[1].name));
-    close_device(); /* another process */
+    close_device(); /* acts as another process */
     CHECK_OK(open_device(folder));
     assert_selected(model, q.key, q.candidates[1].name, true);
     CHECK_OK(clq_selection_keep(device, q.key, "of another version"));
@@ -165,7 +165,7 @@ static void damaged_selections_are_none(void **state) {
     assert_non_null(strstr(logged, "is damaged"));
 }
 
-/* ---- what trials compute with ---- */
+/* ---- the weights of trials ---- */
 
 static void trials_begin_as_training_does(void **state) {
     (void)state;
@@ -195,12 +195,12 @@ static void trials_begin_as_training_does(void **state) {
     clq_model_destroy(m);
 }
 
-/* ---- the tuner, by scripted times ---- */
+/* ---- the tuner, with scripted times ---- */
 
 typedef struct script {
-    const char *fast[4]; /* candidates that halve the time; what is left takes a second */
+    const char *fast[4]; /* candidates that each halve the time of a trial, which is 1 s without them */
     size_t trials;
-    double clock; /* a second a trial */
+    double clock; /* one second per trial */
 } script;
 
 static clq_status scripted_trial(void *context, clq_plan *plan, size_t first, size_t end, double *seconds) {
@@ -269,9 +269,9 @@ static void the_fastest_is_kept(void **state) {
     clq_tune_log_release(&log);
 
     s = (script){.fast = {NULL}};
-    CHECK_OK(tune_with(&s, model, false, 0, NULL)); /* all is known */
+    CHECK_OK(tune_with(&s, model, false, 0, NULL)); /* all choices are known */
     assert_int_equal(s.trials, 0);
-    CHECK_OK(tune_with(&s, model, true, 0, &log)); /* from the rules again, which nothing beats now */
+    CHECK_OK(tune_with(&s, model, true, 0, &log)); /* starts from the rules again, which nothing beats now */
     for (size_t i = 0; i + 1 < log.count; i++) assert_int_equal(log.rows[i].choice.selected, 0);
     assert_string_equal(logged, "");
     clq_tune_log_release(&log);
@@ -292,11 +292,11 @@ static void the_budget_holds(void **state) {
     script before = part;
     assert_true(part.trials > 0 && part.trials < all.trials);
     CHECK_OK(
-        tune_with(&part, model, false, 150, NULL)); /* the rest has kept its rule: the next run computes the same */
+        tune_with(&part, model, false, 150, NULL)); /* the other choices kept their rules: the next run does the same */
     assert_int_equal(part.trials, before.trials);
 
     part = (script){.fast = {NULL}};
-    CHECK_OK(tune_with(&part, model, true, 150, NULL)); /* nobody asks for the steps */
+    CHECK_OK(tune_with(&part, model, true, 150, NULL)); /* no log: steps are not measured */
     assert_true(part.clock <= 150);
 }
 
@@ -317,7 +317,7 @@ static void nothing_is_measured_in_vain(void **state) {
     assert_int_equal(mkdir(folder, 0700), 0);
     CHECK_OK(open_device(folder));
     (void)snprintf(in_the_way, sizeof in_the_way, "%s/programs", folder);
-    (void)files_remove(in_the_way); /* the self-test's */
+    (void)files_remove(in_the_way); /* the folder that the self-test made */
     FILE *f = fopen(in_the_way, "wb");
     assert_non_null(f);
     (void)fclose(f);
@@ -327,7 +327,8 @@ static void nothing_is_measured_in_vain(void **state) {
     assert_selected(tiny, q.key, q.candidates[0].name, false);
 }
 
-/* The programs of a plan by rule, and of those with another candidate of one choice: the device keeps them. */
+/* Builds the programs of the plan by rule, and of the plans with another candidate for one choice. The device keeps
+ * them. */
 static void load_candidates(const clq_model *m) {
     clq_plan *by_rule = plan_of(m, &(clq_selections){.by_rule = true});
     for (size_t i = 0; i < clq_list_choice_count(clq_plan_list(by_rule)); i++) {
@@ -353,7 +354,8 @@ static clq_status tune_tiny(void *context) {
     return status;
 }
 
-/* A program that was not saved for want of memory is compiled anew in each round. */
+/* A program that could not be saved for lack of memory would be compiled again in each round: the programs are built
+ * first. */
 static void runs_out_of_memory(void **state) {
     (void)state;
     script s;
@@ -393,7 +395,7 @@ static bool has_candidate(const clq_plan *plan, size_t nth) {
 }
 
 static void candidates_on(clq_device *now, clq_queue *queue) {
-    if (pocl_name_is(clq_device_get_info(now)->name, POCL_POOL)) return; /* what basic runs, in other threads */
+    if (pocl_name_is(clq_device_get_info(now)->name, POCL_POOL)) return; /* runs the same as basic, in other threads */
     clq_device *folders = device;
     device = now;
     float *want = NULL;
@@ -469,7 +471,8 @@ static int tear_down_all(void **state) {
 
 /* ---- rounds ---- */
 
-/* What b takes of a's second, by round. Part a has one launch, b two; each is tried once before. */
+/* of: the seconds that part b takes in a round, while part a always takes 1 s. Round -1 is the trial before the rounds.
+ * Part a has one launch, part b two. */
 typedef struct ratios {
     double (*of)(size_t round);
     size_t tried_b;
@@ -498,8 +501,8 @@ static clq_trial_result compare(double (*of)(size_t round)) {
     return result;
 }
 
-/* Other programs that come and go: more rounds are made while these decide, and what was there stays if they do to the
- * end. */
+/* Other programs may disturb the times. While they decide the result, more rounds are made. If they do to the end, the
+ * present selection stays. */
 static void doubtful_rounds_are_repeated(void **state) {
     (void)state;
     clq_trial_result found = compare(faster);

@@ -1,4 +1,4 @@
-/* Weights: where variables lie by role, what they begin with, and several plans over the same ones. */
+/* Weights: where variables lie by role, their initial values, and several plans that share weights. */
 #include "device/fixture.h"
 #include "graph/plan.h"
 
@@ -49,7 +49,7 @@ static void places_on(clq_device *device, clq_queue *queue) {
     assert_int_equal(clq_weights_optimizer_slots(weights), 2);
     clq_weights_destroy(weights);
 
-    /* 1536 bytes in two equal parts: variables lie where they lay, and slots are of a part. */
+    /* 1536 bytes in two equal parts: variables keep their offsets, and optimizer slots have the size of a part. */
     size_t begin, end;
     CHECK_OK(clq_weights_create_holding(m, device, &adam, &(clq_holding){.part = 1, .parts = 2}, &weights));
     for (size_t v = 0; v < VARIABLES; v++) assert_int_equal(clq_weights_offset(weights, v), offsets[v]);
@@ -71,7 +71,7 @@ static void places_on(clq_device *device, clq_queue *queue) {
     clq_model_destroy(m);
 }
 
-/* What lies where follows from the types: No operation takes them. */
+/* Offsets follow from data types, also from those that no operation takes. */
 static void sizes_follow_types_on(clq_device *device, clq_queue *queue) {
     (void)queue;
     enum { WIDE = 300 };
@@ -110,7 +110,7 @@ static void sizes_follow_types_on(clq_device *device, clq_queue *queue) {
     assert_int_equal(clq_weights_create(m, device, &sgd, &weights), CLQ_ERROR_UNSUPPORTED);
     CHECK_DETAIL("'dense/kernel' is f16 and 'dense/bias' is u8");
     assert_null(weights);
-    m->variables[1].role = CLQ_ROLE_STATE; /* which has an arena of its own */
+    m->variables[1].role = CLQ_ROLE_STATE; /* state has an arena of its own */
     CHECK_OK(clq_weights_create(m, device, &sgd, &weights));
     assert_int_equal(clq_weights_dtype(weights, CLQ_ARENA_GRADIENT), CLQ_F16);
     assert_int_equal(clq_weights_dtype(weights, CLQ_ARENA_STATE), CLQ_U8);
@@ -179,7 +179,7 @@ static void check_outputs(clq_queue *queue, clq_plan *plan, const values *v, uin
     }
 }
 
-/* The optimizer leaves state alone, and every plan sees what it made of the rest, also where arenas changed places. */
+/* The optimizer must not touch state. Every plan must see the updated parameters, also after arenas changed places. */
 static void sharing_on(clq_device *device, clq_queue *queue) {
     static const int32_t labels[SMALL] = {0, 1, 1, 0};
     float x[LARGE * INPUTS];
@@ -216,7 +216,7 @@ static void sharing_on(clq_device *device, clq_queue *queue) {
     }
     clq_bucket *buckets;
     size_t count;
-    CHECK_OK(clq_plan_buckets(train, 1, &buckets, &count)); /* a layer each, without the state */
+    CHECK_OK(clq_plan_buckets(train, 1, &buckets, &count)); /* one per layer, without the state */
     assert_int_equal(count, 2);
     assert_int_equal(buckets[0].end, 1024);
     assert_int_equal(buckets[1].end, 1536);
@@ -238,8 +238,8 @@ static void gradient_of(clq_plan *plan, clq_queue *queue, const float *x, const 
     CHECK_OK(clq_plan_run(plan, queue, CLQ_SEGMENT_FORWARD, CLQ_SEGMENT_BACKWARD));
 }
 
-/* With parameters and gradient in each other's place, and back: three batches, the last of one sample, have the
- * gradient of all their samples as one, whatever was there before. */
+/* Three batches, the last of one sample, must accumulate the gradient of one batch with all their samples, whatever the
+ * gradients' memory had before. Also after parameters and gradient swapped places, and after they swapped back. */
 static void accumulating_on(clq_device *device, clq_queue *queue) {
     static const int32_t labels[LARGE] = {0, 1, 1, 0, 1, 0, 0, 1, 1};
     enum { FLOATS = 1536 / sizeof(float) };

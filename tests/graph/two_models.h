@@ -1,6 +1,6 @@
-/* Two small models that have every layer between them, and a third of odd ends: how they are built, and what they
- * compute, in plain double C from numbers written by hand (nothing here is taken from the built model). And plans of
- * them, with their data. */
+/* Two small models with the basic layers, and a third with unusual ends. Each has a function that builds it, and a
+ * reference in plain C, in double, whose shapes are written by hand: nothing is taken from the built model. Also plans
+ * of the models, with their data. */
 #ifndef CLQ_TEST_GRAPH_TWO_MODELS_H
 #define CLQ_TEST_GRAPH_TWO_MODELS_H
 
@@ -15,11 +15,11 @@ enum { COUNT_MOST = 9, SAMPLE_MOST = 84, CLASSES_MOST = 4, WEIGHTS_MOST = 229, V
 typedef struct subject {
     const char *name;
     clq_tensor (*build)(clq_model *m);
-    /* What the loss reads: (count, classes) logits. w: all variables in the order of the layers. */
+    /* Computes the logits (count, classes) that the loss reads. w: all variables, in the order of the layers. */
     void (*logits)(const double *w, size_t count, const double *x, double *out);
     size_t sample, classes, variables, weights;
     size_t elements[VARIABLES_MOST];             /* of each variable */
-    size_t offsets[VARIABLES_MOST], arena_bytes; /* where it lies: last layer first, bias before kernel, by 512 bytes */
+    size_t offsets[VARIABLES_MOST], arena_bytes; /* last layer first, bias before kernel, each at a multiple of 512 */
     clq_dtype sample_dtype;
     clq_loss_problem loss;
 } subject;
@@ -164,7 +164,7 @@ static const subject mlp_subject = {.name = "mlp",
                                              .metric_count = 1,
                                              .metrics = {CLQ_METRIC_CATEGORICAL_ACCURACY}}};
 
-/* ---- odd: nothing to train before the dense layer, and a softmax that is not last: a loss of probabilities ---- */
+/* ---- odd: no weights before the dense layer, and a reshape after the softmax: the loss reads probabilities ---- */
 
 static inline clq_tensor build_odd(clq_model *m) {
     clq_tensor x = clq_max_pool2d(m, clq_input(m, CLQ_SHAPE(4, 4, 1)), NULL);
@@ -318,7 +318,7 @@ static inline void fill_whole(const bench *b, clq_buffer *buffer, int byte) {
     if (buffer) fill(b, buffer, 0, clq_buffer_bytes(buffer), byte);
 }
 
-/* All that a run is to write or may not read: `byte` everywhere but in the parameters and the gradient's gaps. */
+/* Fills with `byte` all memory that a run must write or must not read: not the parameters and the gradient's gaps. */
 static inline void blank(const bench *b, int byte) {
     const clq_plan *plan = b->plan;
     clq_buffer *const whole[] = {clq_plan_samples(plan), clq_plan_labels(plan, 0), plan->output[0], plan->metrics,
@@ -360,7 +360,7 @@ static inline void read_floats(const bench *b, const clq_buffer *buffer, size_t 
     CHECK_OK(clq_queue_read(b->queue, buffer, offset, out, n * sizeof(float), true));
 }
 
-/* All variables' part of an arena, in the order of the layers. */
+/* Reads all variables from an arena, in the order of the layers. */
 static inline void read_arena(const bench *b, const clq_buffer *arena, float *out) {
     for (size_t v = 0; v < b->s->variables; out += b->s->elements[v++])
         read_floats(b, arena, clq_plan_variable_offset(b->plan, v), out, b->s->elements[v]);

@@ -24,7 +24,7 @@ static size_t rows_of(const interpreter *r, clq_id id, size_t *channels) {
     return numbers_of(r, id) / *channels;
 }
 
-/* What does not exist reads as none, and is written nowhere. */
+/* NULL for a value that does not exist (id 0). */
 static double *at(const interpreter *r, clq_id id) { return id ? r->memory[id] : NULL; }
 static double *in(const interpreter *r, const clq_node *node, unsigned i) { return at(r, node->inputs[i]); }
 static double *out(const interpreter *r, const clq_node *node, unsigned i) { return at(r, node->outputs[i]); }
@@ -43,7 +43,7 @@ static void activate(const interpreter *r, const clq_node *node, unsigned output
     free(z);
 }
 
-/* ---- derivatives of activations, which are known by what they gave ---- */
+/* ---- derivatives of activations, computed from their outputs ---- */
 
 static double slope(clq_activation activation, double y) {
     switch (activation) {
@@ -90,7 +90,7 @@ static void grouped(const interpreter *r, const clq_node *node) {
     activate(r, node, 0, p->conv.activation);
 }
 
-/* Outputs that are not wanted are computed all the same. */
+/* Computes both gradients, even if only one is wanted. */
 static void grouped_gradient(const interpreter *r, const clq_node *node) {
     double *dx = numbers(numbers_of(r, node->inputs[0])), *dw = numbers(numbers_of(r, node->inputs[1]));
     ref_grouped_gradients(&node->attributes.grouped, r->inputs->count, in(r, node, 0), in(r, node, 1), in(r, node, 2),
@@ -101,7 +101,7 @@ static void grouped_gradient(const interpreter *r, const clq_node *node) {
     free(dw);
 }
 
-/* The gradient of the convolution by its input, which does not hang on that input. */
+/* A transposed convolution is the gradient of a convolution by its input. It does not depend on that input's values. */
 static void conv2d_transpose(const interpreter *r, const clq_node *node) {
     const size_t images = numbers_of(r, node->outputs[0]), weights = numbers_of(r, node->inputs[1]);
     double *nothing = numbers(images), *dw = numbers(weights);
@@ -120,14 +120,14 @@ static void conv2d_transpose_gradient(const interpreter *r, const clq_node *node
     free(dw);
 }
 
-/* What a gradient's memory has, with more of it. */
+/* Adds `more` to the gradient in memory and multiplies the sum by sum_factor. If that is 0, overwrites the gradient. */
 static void accumulate(const interpreter *r, clq_id id, const double *more) {
     const double factor = r->inputs->sum_factor;
     for (size_t i = 0; i < numbers_of(r, id); i++)
         at(r, id)[i] = factor == 0 ? more[i] : factor * (at(r, id)[i] + more[i]);
 }
 
-/* The references want room for both. */
+/* The references always write both gradients, so both get memory. */
 static void product_gradient(const interpreter *r, const clq_node *node, bool conv, bool adds, const void *p, clq_id x,
                              clq_id w, const double *dz) {
     double *dx = numbers(numbers_of(r, x)), *dw = numbers(numbers_of(r, w));
@@ -142,7 +142,7 @@ static void product_gradient(const interpreter *r, const clq_node *node, bool co
     free(dw);
 }
 
-/* Where the maxima were, as places in their windows, becomes a value like any other. */
+/* winners, if not NULL, takes the place of each maximum in its window, as a double like any other value. */
 static void pool2d(const interpreter *r, const clq_pool2d_problem *p, const double *x, double *y, double *winners) {
     size_t outputs = r->inputs->count * p->out_h * p->out_w * p->channels;
     int *places = calloc(outputs ? outputs : 1, sizeof *places);
@@ -152,7 +152,7 @@ static void pool2d(const interpreter *r, const clq_pool2d_problem *p, const doub
     free(places);
 }
 
-/* From winners where there are any, so that neither y nor x is looked at again. */
+/* A maximum's gradient goes where `winners` says, without another look at x or y. */
 static void unpool(const interpreter *r, const clq_pool2d_problem *p, const double *dz, const double *winners,
                    double *dx) {
     size_t inputs = p->in_h * p->in_w * p->channels, outputs = p->out_h * p->out_w * p->channels;
@@ -223,7 +223,7 @@ static void loss(const interpreter *r, const clq_node *node) {
     free(target);
 }
 
-/* What it adds to the loss's totals, which are given together. */
+/* Computes what a penalty adds to the totals of the loss (see give_metrics). */
 static void penalty(const interpreter *r, const clq_node *node, bool gradient) {
     const struct clq_penalty_attributes *a = &node->attributes.penalty;
     assert_true(!node->inputs[1]);
@@ -402,7 +402,8 @@ static void copy(const interpreter *r, const clq_node *node, double factor) {
     for (size_t i = 0; i < numbers_of(r, node->outputs[0]); i++) out(r, node, 0)[i] = in(r, node, 0)[i] * factor;
 }
 
-/* By variable, of the last value that has its gradient: what a pass made of another one stays there. */
+/* The sum of squares of each variable's gradient. Several values may be the gradient of one variable: the last one
+ * counts. */
 static void squares(const interpreter *r, double *sums) {
     for (clq_id id = 1; id <= r->graph->value_count; id++) {
         const clq_graph_value *value = clq_graph_value_at(r->graph, id);
@@ -484,7 +485,7 @@ static void run_node(const interpreter *r, const clq_node *node) {
         pool2d(r, &node->attributes.pool2d, in(r, node, 0), out(r, node, 0), out(r, node, 1));
         activate(r, node, 0, node->attributes.pool2d.activation);
     } else if (op == &clq_op_frames) {
-        /* kept for kernels alone: the reference's gradient takes the images */
+        /* Only kernels need frames: the reference's gradient reads the images. */
     } else if (op == &clq_op_conv_pool) {
         conv_pool(r, node);
     } else if (op == &clq_op_softmax) {
@@ -521,7 +522,7 @@ static void run_node(const interpreter *r, const clq_node *node) {
     }
 }
 
-/* What was written, as it is stored. */
+/* Rounds a node's outputs to the data types that they are stored as. */
 static void store_outputs(const interpreter *r, const clq_node *node) {
     for (unsigned k = 0; k < CLQ_NODE_OUTPUTS; k++) {
         const clq_id id = node->outputs[k];
@@ -559,7 +560,7 @@ static void give(const interpreter *r, clq_id id, const ref_outputs *outputs) {
     if (to) memcpy(to, r->memory[id], numbers_of(r, id) * sizeof *to);
 }
 
-/* Totals of a loss, and what is added to them. */
+/* Several values may go to the same metrics: a loss's totals and the penalties. They are added up. */
 static void give_metrics(const interpreter *r, double *metrics) {
     for (unsigned add = 0; add < 2; add++)
         for (clq_id id = 1; id <= r->graph->value_count; id++) {

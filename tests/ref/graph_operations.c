@@ -1,5 +1,5 @@
-/* The references of single operations, for the programs that test whole models: each links its own
- * layer's files only. */
+/* The references of all operations, for programs that test whole models. A test program links only the files of its own
+ * layer (cmake/tests.cmake). */
 #include "ref/ops_activation.c"
 #include "ref/ops_attention.c"
 #include "ref/ops_conv2d.c"

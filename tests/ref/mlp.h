@@ -1,10 +1,11 @@
-/* The model mlp trained in double by the textbook: Flatten, Dense(128, ReLU), Dense(10, softmax), cross-entropy, Adam
+/* Trains the model mlp in double, as in a textbook: Flatten, Dense(128, ReLU), Dense(10, softmax), cross-entropy, Adam
  * (Kingma and Ba, "Adam", 2015, the efficient form of section 2, as in Keras: epsilon is added to the uncorrected
  * root).
  *
- * It also tells whether rounding decides anything. A hidden unit's pre-activation is a sum of 785 terms; where it is as
- * good as 0, one order of summing gives a unit that is on and another gives one that is off, and from there on two
- * correct trainings part. Its margin is |sum| / sum of |terms|, which float32's rounding errors are in units of. */
+ * The training also tells whether rounding decides anything. A hidden unit's pre-activation is a sum of 785 terms. If
+ * the sum is almost 0, one order of summing turns the unit on and another turns it off, and from there on two correct
+ * trainings differ. The unit's margin is |sum| / sum of |terms|. It can be compared with float32's relative rounding
+ * error. */
 #ifndef REF_MLP_H
 #define REF_MLP_H
 
@@ -14,7 +15,7 @@
 
 enum { REF_INPUTS = 784, REF_HIDDEN = 128, REF_CLASSES = 10 };
 
-/* In the order of the model's variables. */
+/* The members are in the order of the model's variables. */
 typedef struct ref_mlp_values {
     double kernel1[REF_INPUTS][REF_HIDDEN], bias1[REF_HIDDEN], kernel2[REF_HIDDEN][REF_CLASSES], bias2[REF_CLASSES];
 } ref_mlp_values;
@@ -23,10 +24,10 @@ enum { REF_MLP_VALUES = sizeof(ref_mlp_values) / sizeof(double) };
 typedef struct ref_mlp {
     ref_mlp_values weights, gradient, first_moments, second_moments;
     unsigned steps;
-    double margin; /* the least so far */
+    double margin; /* the smallest of all units so far */
 } ref_mlp;
 
-/* Of one sample, to the gradient; returns its loss. */
+/* Adds one sample's gradient to m->gradient. Returns the sample's loss. */
 static double ref_mlp_sample(ref_mlp *m, const unsigned char *sample, int label, double scale) {
     const ref_mlp_values *w = &m->weights;
     ref_mlp_values *g = &m->gradient;
@@ -76,7 +77,7 @@ static void ref_mlp_update(ref_mlp *m) {
     }
 }
 
-/* One step; returns the mean loss before it. */
+/* Trains one step. Returns the mean loss before the step. */
 static double ref_mlp_step(ref_mlp *m, const unsigned char *samples, const int32_t *labels, size_t count) {
     double loss = 0;
     memset(&m->gradient, 0, sizeof m->gradient);

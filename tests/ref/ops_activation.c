@@ -51,7 +51,7 @@ static double slope(clq_activation act, double x) {
     }
     case CLQ_ACTIVATION_SOFTPLUS: return 1 / (1 + exp(-x));
     case CLQ_ACTIVATION_LINEAR: return 1;
-    default: return NAN; /* what is made of several instructions has their derivative: tests/graph/test_step_graph.c */
+    default: return NAN; /* others have their instructions' derivatives: tests/graph/test_step_graph.c */
     }
 }
 

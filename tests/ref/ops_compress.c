@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* A half has 11 bits from its first one on, and none below 2^-24. */
+/* A float16 has 11 significant bits, and no bits below 2^-24. */
 double ref_half(double x) {
     int exponent;
     (void)frexp(x, &exponent);

@@ -2,12 +2,13 @@
 
 #include <string.h>
 
-/* Multiplications of the definition, of one input by the filters of its group: z[out + k] += x[in] * w[weight + k]. */
+/* Multiplications of one input element by the filters of its group: z[out + k] += x[in] * w[weight + k], for k below
+ * `filters`. */
 typedef struct meeting {
     size_t out, in, weight, filters;
 } meeting;
 
-/* Calls `each` until all multiplications are named that a convolution of one example consists of. */
+/* Calls `each` for all multiplications of a convolution of one example. */
 static void for_each_meeting(const clq_grouped_problem *g, void (*each)(void *context, meeting m), void *context) {
     const clq_conv2d_problem *p = &g->conv;
     const size_t inputs = p->in_c / g->groups, filters = p->out_c / g->groups;
@@ -41,7 +42,7 @@ static void forward(void *context, meeting m) {
     for (size_t k = 0; k < m.filters; k++) z[k] += x * w[k];
 }
 
-enum { PARTS = 4 }; /* of a sum, which a processor adds up side by side */
+enum { PARTS = 4 }; /* partial sums, which a processor adds up in parallel */
 
 static void backward(void *context, meeting m) {
     const arrays *a = context;

@@ -25,7 +25,7 @@ void ref_dense_gradients(const clq_dense_problem *p, size_t count, const double 
             }
 }
 
-/* b (n, k) as (k, n). */
+/* The transpose (k, n) of b (n, k). The caller frees it. */
 static double *turned(size_t n, size_t k, const double *b) {
     double *rows = malloc((n * k + 1) * sizeof *rows);
     if (!rows) abort();
@@ -34,7 +34,7 @@ static double *turned(size_t n, size_t k, const double *b) {
     return rows;
 }
 
-/* Each sum in the order of l. The inner loop goes along a row of B: tests have large ones. */
+/* Each sum is in the order of l. The inner loop goes along a row of b, for speed: tests have large matrices. */
 void ref_gemm(bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k, const double *a, const double *b,
               double *c) {
     double *own = transpose_b ? turned(n, k, b) : NULL;

@@ -12,7 +12,8 @@ double ref_dropout(uint64_t seed, uint32_t stream, uint32_t step, uint32_t place
     return (double)word >= nearbyint(ldexp(rate, 32)) ? 1 / (1 - rate) : 0;
 }
 
-/* What a normal distribution exceeds with probability v: halved intervals. */
+/* The number that a standard normal variable exceeds with probability v, found by bisection. The word's top bit is the
+ * sign. */
 static double ref_normal(uint32_t word) {
     const double v = ((double)(word & 0x7fffffffu) + 0.5) * 0x1p-32;
     double low = 0, high = 8;
@@ -34,7 +35,7 @@ double ref_stored(double number, clq_dtype dtype) {
 
 static double larger(double a, double b) { return isnan(a) || isnan(b) ? NAN : a > b ? a : b; }
 
-/* Where an element lies. */
+/* The place of an element. */
 typedef struct spot {
     size_t elements, channels, sample, element;
     uint32_t step, first_row;
@@ -51,7 +52,7 @@ static double input_of(const struct clq_element_input *input, const double *x, c
     return NAN;
 }
 
-/* An element's number among those of whole rows. */
+/* An element's index among whole rows, even if the program has only a slice of each row. */
 static uint32_t number_of(const clq_element_program *p, const spot *s) {
     const size_t row = s->element / s->channels, column = s->element % s->channels;
     return (uint32_t)(p->slice.whole ? row * p->slice.whole + p->slice.first + column : s->element);

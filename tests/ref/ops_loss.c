@@ -22,7 +22,7 @@ static double row_sum(const double *x, size_t n) {
     return sum;
 }
 
-/* log(sum(exp(x))) without the largest term inside the logarithm's 1 + … */
+/* log(sum(exp(x))), computed with log1p: the largest term is the 1 in the logarithm. */
 static double log_sum_exp(const double *x, size_t n) {
     size_t top = ref_argmax(x, n);
     double rest = 0;
@@ -31,14 +31,14 @@ static double log_sum_exp(const double *x, size_t n) {
     return x[top] + log1p(rest);
 }
 
-/* At the numbers that float32 has for 1e-7 and 1 - 1e-7, as Keras clips there: the latter is 1.19e-7 below 1. */
+/* Clips to the float32 values of 1e-7 and 1 - 1e-7, as Keras does. The latter is 1.19e-7 below 1. */
 static double clip(double p) {
     const double least = 1e-7f, most = 1.0f - 1e-7f;
     return p < least ? least : p > most ? most : p;
 }
 
-/* Class numbers, as Keras on TensorFlow: the clipped values' logarithms are logits. dx: NULL, or by the chain of these.
- */
+/* A loss with class indices, as in Keras on TensorFlow: the logarithms of the clipped values are the logits. Unless dx
+ * is NULL, writes the derivative through these steps. */
 static double sparse_of_probabilities(size_t n, const double *x, const double *target, double *dx) {
     double *logits = clq_alloc(n, sizeof *logits), whole, loss = 0;
     assert_non_null(logits);
@@ -52,7 +52,7 @@ static double sparse_of_probabilities(size_t n, const double *x, const double *t
     return loss;
 }
 
-/* Of 0 the share is 0, also where there is nothing to share; of others it is then infinite, and will be clipped. */
+/* The share of 0 is 0, also if the whole is 0. Any other share of a whole of 0 is infinite and is clipped later. */
 static double share(double x, double whole) { return x == 0 ? 0 : x / whole; }
 
 double ref_cross_entropy(const clq_loss_problem *p, const double *x, const double *target) {
@@ -65,16 +65,16 @@ double ref_cross_entropy(const clq_loss_problem *p, const double *x, const doubl
     return loss;
 }
 
-/* dloss/dx_j = sum over i of dloss/dq_i dq_i/dx_j, with q the softmax of x or x / sum(x). A term i that has a slope
- * gives -t_i ([i = j] - q_j) of logits, as dlog q_i / dx_j = [i = j] - q_j, and -t_i / q_i ([i = j] - q_i) / sum(x)
- * else. */
+/* dloss/dx_j = sum over i of dloss/dq_i dq_i/dx_j, where q is softmax(x) or x / sum(x). For logits, a term i with a
+ * slope gives -t_i ([i = j] - q_j), as dlog q_i / dx_j = [i = j] - q_j. Otherwise it gives -t_i / q_i ([i = j] - q_i) /
+ * sum(x). */
 void ref_cross_entropy_gradient(const clq_loss_problem *p, const double *x, const double *target, double *dx) {
     size_t n = p->classes;
     if (clq_loss_has_index(p) && !p->from_logits) {
         (void)sparse_of_probabilities(n, x, target, dx);
         return;
     }
-    double whole = p->from_logits ? log_sum_exp(x, n) : row_sum(x, n), mass = 0; /* of the t of such terms */
+    double whole = p->from_logits ? log_sum_exp(x, n) : row_sum(x, n), mass = 0; /* sum of t over such terms */
     for (size_t i = 0; i < n; i++) {
         const double t = smoothed(p, target[i]), q = p->from_logits ? 1 : share(x[i], whole);
         const bool slopes = p->from_logits || q == clip(q);
@@ -122,7 +122,7 @@ static double log_cosh(double error, double *slope) {
 
 static double poisson(double x, double t, double *slope) {
     *slope = 1 - t / (x + 1e-7);
-    if (x + 1e-7 <= 0) return x - t * log(1e-7); /* no logarithm */
+    if (x + 1e-7 <= 0) return x - t * log(1e-7); /* no logarithm of a negative number */
     return x - t * log(x + 1e-7);
 }
 
@@ -170,7 +170,7 @@ static double value_loss(const clq_loss_problem *p, double x, double t, double *
 
 /* ---- other losses of rows ---- */
 
-/* sum(-alpha t (1 - p)^gamma log(p)) with p clipped: by dloss/dp_i dp_i/dx_j, as of the cross-entropy. */
+/* sum(-alpha t (1 - p)^gamma log(p)) with p clipped. The derivative is by dloss/dp_i dp_i/dx_j, as in cross-entropy. */
 static double categorical_focal(const clq_loss_problem *p, const double *x, const double *target, double *dx) {
     const size_t n = p->classes;
     const double whole = p->from_logits ? log_sum_exp(x, n) : row_sum(x, n), g = (double)p->gamma;
@@ -208,7 +208,7 @@ static double cosine(size_t n, const double *x, const double *target, double *dx
     double dot = 0;
     for (size_t i = 0; i < n; i++) dot += x[i] * a * target[i] * b;
     for (size_t i = 0; i < n && dx; i++)
-        dx[i] = -a * (target[i] * b - (x_norm >= 1e-7 ? dot * x[i] * a : 0)); /* the norm has a slope, too */
+        dx[i] = -a * (target[i] * b - (x_norm >= 1e-7 ? dot * x[i] * a : 0)); /* the norm depends on x, too */
     return -dot;
 }
 
@@ -244,7 +244,7 @@ static double row_loss(const clq_loss_problem *p, const double *x, const double 
     return sum / (double)p->classes;
 }
 
-/* How often row r counts. */
+/* The mask's weight of row r: 1 if it counts, 0 if not. */
 static double count_row(const clq_loss_problem *p, const double *mask, size_t r) {
     const size_t rows = p->rows ? p->rows : 1;
     return mask ? mask[r / (rows / p->mask_steps)] : 1;
@@ -290,7 +290,8 @@ static bool is_among(size_t n, const double *x, size_t wanted, double most) {
     return (double)larger < most;
 }
 
-/* Values that are told to be 1, are 1, and both: precision, recall, or twice both over the sum of the others. */
+/* Adds the totals of precision, recall or F1. Precision is both / told, recall is both / is, F1 is 2 both / (told +
+ * is): told counts values predicted as 1, is counts targets of 1, both counts values that are both. */
 static void count_decisions(clq_metric_kind kind, double number, size_t n, const double *x, const double *target,
                             double *totals) {
     for (size_t i = 0; i < n; i++) {
@@ -322,7 +323,8 @@ static void row_metric(clq_metric_kind kind, double number, size_t n, const doub
     }
 }
 
-/* How many values lie between two of `number` thresholds from 0 to 1, those with a target of 1 and then the others. */
+/* A histogram of values between neighbours of `number` thresholds from 0 to 1: first for values with a target of 1,
+ * then for the others. */
 static void count_by_thresholds(double number, size_t n, const double *p, const double *target, double *bins) {
     const size_t each = (size_t)number - 1;
     for (size_t i = 0; i < n; i++) {
@@ -332,17 +334,17 @@ static void count_by_thresholds(double number, size_t n, const double *p, const 
     }
 }
 
-/* How many rows of each class were told to be of each. */
+/* The confusion matrix: how many rows of each class were predicted as each class. */
 static void count_classes(size_t rows, size_t n, const double *x, const double *target, double *bins) {
     for (size_t r = 0; r < rows; r++) bins[ref_argmax(target + r * n, n) * n + ref_argmax(x + r * n, n)]++;
 }
 
-/* The same of values that are each 0 or 1. */
+/* The confusion matrix of values that are each 0 or 1. */
 static void count_answers(double number, size_t n, const double *p, const double *target, double *bins) {
     for (size_t i = 0; i < n; i++) bins[2 * (target[i] > 0.5) + (p[i] > number)]++;
 }
 
-/* What metrics see of a model whose output is x: what the model gives, and the probabilities that it stands for. */
+/* What metrics read if the loss reads x: the model's output, and the probabilities that x stands for. */
 typedef struct sight {
     double *output, *probabilities;
 } sight;
@@ -352,7 +354,7 @@ static void metric_totals(const clq_loss_problem *p, unsigned metric, const doub
     const size_t rows = p->rows ? p->rows : 1, n = p->classes;
     const clq_metric_kind kind = p->metrics[metric];
     const unsigned count = clq_metric_row_of(kind)->totals;
-    /* Of Keras's metrics these are no MeanMetricWrapper, which alone takes masks. */
+    /* In Keras, only a MeanMetricWrapper takes masks. These metrics are none, so every row counts. */
     const bool every = kind == CLQ_METRIC_ROOT_MEAN_SQUARED_ERROR || kind == CLQ_METRIC_PRECISION ||
                        kind == CLQ_METRIC_RECALL || kind == CLQ_METRIC_F1;
     for (unsigned k = 0; k < count; k++) totals[k] = 0;

@@ -18,7 +18,7 @@ void ref_normalise(size_t rows, size_t channels, double epsilon, const double *x
     }
 }
 
-/* By way of the gradients of variance and mean. */
+/* Goes through the gradients of variance and mean. */
 static void channel_gradient(size_t rows, size_t channels, size_t c, double epsilon, const double *x, const double *dy,
                              double mean, double variance, double gamma, double *dx) {
     double deviation = sqrt(variance + epsilon), d_variance = 0, d_mean = 0, n = (double)rows;
@@ -43,7 +43,7 @@ void ref_normalise_gradient(size_t rows, size_t channels, double epsilon, const 
     }
 }
 
-/* Number i of row r of a sample. */
+/* The index in a sample of number i of a row. */
 static size_t place_of(const clq_row_norm_problem *p, size_t row, size_t i) {
     const size_t block = row / p->groups, group = row % p->groups, channels = p->groups * p->width;
     return (block * p->positions + i / p->width) * channels + group * p->width + i % p->width;

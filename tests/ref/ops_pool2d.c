@@ -1,6 +1,6 @@
 #include "ref/ref_elementwise.h"
 
-/* Element (n, h, w, c) of (count, h, w, channels); -1 outside. */
+/* The index of element (n, h, w, c) in (count, h, w, channels), or -1 outside the image. */
 static long at(const clq_pool2d_problem *p, size_t n, long h, long w, size_t c) {
     if (h < 0 || w < 0 || h >= (long)p->in_h || w >= (long)p->in_w) return -1;
     return (long)(((n * p->in_h + (size_t)h) * p->in_w + (size_t)w) * p->channels + c);
@@ -8,12 +8,12 @@ static long at(const clq_pool2d_problem *p, size_t n, long h, long w, size_t c) 
 
 typedef struct window {
     long best;  /* index of the largest element */
-    int winner; /* its place in the window */
+    int winner; /* the element's place in the window */
     size_t covered;
     double sum;
 } window;
 
-/* dx: where to add `share` to every element that is no padding; NULL: nowhere. */
+/* Looks at one window. Unless dx is NULL, adds `share` to every element of dx in the window that is not padding. */
 static window look(const clq_pool2d_problem *p, size_t n, size_t oh, size_t ow, size_t c, const double *x, double *dx,
                    double share) {
     window result = {.best = -1};

@@ -17,7 +17,7 @@ void ref_reduce_axis(const clq_repeat_problem *p, size_t count, const double *y,
                 x[o * p->inner + i] += (double)p->scale * y[(o * p->repeats + r) * p->inner + i];
 }
 
-/* Goes through the places of y, counting in the last axis first. */
+/* Goes through the places of y, the last axis fastest. */
 void ref_arrange(const clq_arrangement *a, size_t count, size_t x_elements, const double *x, double *y) {
     const size_t elements = clq_arrangement_elements(a);
     for (size_t n = 0; n < count * elements; n++) {
@@ -35,7 +35,7 @@ void ref_arrange(const clq_arrangement *a, size_t count, size_t x_elements, cons
     }
 }
 
-/* Where matrix (p, q) of a sample begins. */
+/* The index at which matrix (p, q) of a sample begins. */
 static size_t begin_of(const clq_batched_matrix *m, size_t sample, size_t p, size_t q) {
     return sample * m->sample + p * m->pitch[0] + q * m->pitch[1];
 }

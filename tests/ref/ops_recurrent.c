@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- one number of one step ---- */
+/* ---- one unit in one step ---- */
 
 static double activated(clq_activation activation, double x) {
     double y;
@@ -21,7 +21,8 @@ static double slope_at(clq_activation activation, double x) {
     return dx;
 }
 
-/* A unit in a step. sums: before the activations, of LSTM i f g o, of GRU u s g, and of GRU's g what r gives it. */
+/* A unit in a step. sums: the gates before their activations, i f g o for LSTM and u s g for GRU. r: for GRU, the part
+ * of g's sum that comes from the state. */
 typedef struct unit {
     double sums[4], r;
     double h, c; /* before the step */
@@ -42,7 +43,7 @@ static double step_of(const clq_recurrent_problem *p, const unit *of, double *c)
     }
 }
 
-/* What goes back: to z and r of each gate, to h directly, and to c. */
+/* Gradients of a unit: of z and r of each gate, of h directly, and of c. */
 typedef struct unit_slopes {
     double z[4], r[4], h, c;
 } unit_slopes;
@@ -75,7 +76,7 @@ static unit_slopes slopes_of(const clq_recurrent_problem *p, const unit *of, dou
 
 /* ---- one sample ---- */
 
-/* Which step is gone through as number s. */
+/* The step that is visited as number s. */
 static size_t step_at(const clq_recurrent_problem *p, size_t s) { return p->backwards ? p->steps - 1 - s : s; }
 
 static double *numbers(size_t count, const double *from) {
@@ -85,12 +86,13 @@ static double *numbers(size_t count, const double *from) {
     return memory;
 }
 
-/* Gate g of the bias; part 0 is z's, part 1 r's. */
+/* The bias of gate g and unit j. part: 0 for the bias of z, 1 for the bias of r. */
 static double bias_of(const clq_recurrent_problem *p, const double *bias, size_t part, size_t g, size_t j) {
     return bias ? bias[(part * clq_cell_gates(p->cell) + g) * p->units + j] : 0;
 }
 
-/* kept (steps, n, units): all sums, GRU's h before and r, unless the reset comes first, LSTM's c before. */
+/* kept (steps, n, units): all sums. For LSTM also c before the step. For GRU also h before the step, and r unless the
+ * reset comes first. */
 static void keep(const clq_recurrent_problem *p, const unit *of, double *kept, size_t j) {
     const size_t gates = clq_cell_gates(p->cell);
     for (size_t g = 0; g < gates; g++) kept[g * p->units + j] = of->sums[g];
@@ -110,7 +112,7 @@ static unit kept_of(const clq_recurrent_problem *p, const double *kept, size_t j
     return of;
 }
 
-/* What product g gives unit j. taken (copies, units): the state, as products take it. */
+/* Unit j's product of the state with gate g's weights. taken (copies, units): the state that products read. */
 static double product_of(const clq_recurrent_problem *p, const ref_recurrent_values *v, const double *taken, size_t g,
                          size_t j) {
     const size_t gates = clq_cell_gates(p->cell), units = p->units;
@@ -178,7 +180,7 @@ static void forward_sample(const clq_recurrent_problem *p, const ref_recurrent_v
     free(c);
 }
 
-/* If the reset comes first: what comes back to the state behind it, to the reset and to the state. */
+/* If the reset comes first: propagates the gradient of the reset state to the reset gate and to the state. */
 static void reset_step(const clq_recurrent_problem *p, const ref_recurrent_slopes *b, size_t t, double *dh_before) {
     const size_t units = p->units;
     double *slopes = numbers(units, NULL);
@@ -198,7 +200,7 @@ static void reset_step(const clq_recurrent_problem *p, const ref_recurrent_slope
     free(slopes);
 }
 
-/* dh, dc: of the state behind step t; on return of that before it. */
+/* dh, dc: the gradient of the state after step t, and on return that of the state before the step. */
 static void backward_step(const clq_recurrent_problem *p, const ref_recurrent_slopes *b, size_t t, double *dh,
                           double *dc) {
     const size_t gates = clq_cell_gates(p->cell), units = p->units, copies = clq_recurrent_copies(p, b->drops);
@@ -242,7 +244,7 @@ static void backward_sample(const clq_recurrent_problem *p, const ref_recurrent_
 
 /* ---- all samples ---- */
 
-/* Where sample n has its numbers, of something that may be none. */
+/* The numbers of sample n, or NULL if there are none. */
 #define OF(from, elements) ((from) ? (from) + n * (elements) : NULL)
 
 void ref_recurrent(const clq_recurrent_problem *p, size_t count, const ref_recurrent_values *v) {

@@ -23,8 +23,9 @@ void ref_adam(size_t n, double rate, double beta1, double beta2, double epsilon,
     }
 }
 
-/* Of one weight, in update `t` from 1, with the optimizer's hyper-parameters h in the order of clq_optimizer_kind's
- * comment: the papers' formulas, with Keras's epsilons. s: the weight's states, in the order of cl/update_rules.cl. */
+/* The change of weight i in update number `t`, from 1, by the papers' formulas, with Keras's epsilons. h: the
+ * optimizer's hyper-parameters, in the order of clq_optimizer_kind's comment. s: the states, in the order of
+ * cl/update_rules.cl. */
 typedef double step_rule(const double *h, double lr, double t, double g, double *const *s, size_t i);
 
 static void moments(const double *h, double g, double *m, double *v) {
@@ -54,7 +55,7 @@ static double nadam(const double *h, double lr, double t, double g, double *cons
     return -lr * m / (sqrt(s[1][i] / (1 - pow(h[2], t))) + h[3]);
 }
 
-/* The accumulator, which Keras starts at `initial`, without it. */
+/* Keras starts the accumulator at `initial`. Here the state leaves `initial` out, and h[1] adds it. */
 static double adagrad(const double *h, double lr, double t, double g, double *const *s, size_t i) {
     (void)t;
     s[0][i] += g * g;
@@ -97,7 +98,7 @@ static double sgd(const double *h, double lr, double t, double g, double *const 
     return step;
 }
 
-/* LAMB, of n weights that are a variable. Without a moment there is no step, also where epsilon is 0. */
+/* LAMB for a variable of n weights. If the first moment is 0, the direction is 0, also if epsilon is 0. */
 static void lamb(const double *h, size_t n, double lr, double t, double *w, const double *g, double *const *s) {
     double weights = 0, directions = 0, *direction = clq_alloc(n, sizeof *direction);
     assert_non_null(direction);
@@ -117,7 +118,7 @@ void ref_update(const clq_optimizer *optimizer, size_t n, double lr, unsigned t,
                 double *const *states) {
     static const struct {
         step_rule *step;
-        unsigned decay; /* its place in values */
+        unsigned decay; /* index of the decay in values */
     } rows[] = {[CLQ_OPTIMIZER_SGD] = {sgd, 3},         [CLQ_OPTIMIZER_ADAM] = {adam, 5},
                 [CLQ_OPTIMIZER_ADAGRAD] = {adagrad, 3}, [CLQ_OPTIMIZER_ADAMW] = {adam, 5},
                 [CLQ_OPTIMIZER_ADAMAX] = {adamax, 4},   [CLQ_OPTIMIZER_NADAM] = {nadam, 4},

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-/* The image goes on beyond its edges: the place of it that a whole place of an endless axis has, or -1 for `value`. */
+/* Extends an axis beyond its edges: returns the place in the image that `at` reads, or -1 for the fill value. */
 static long extended(clq_warp_fill fill, long at, long size) {
     long turn = at % (2 * size);
     if (at >= 0 && at < size) return at;
@@ -19,7 +19,7 @@ static double number_at(const clq_warp_problem *p, const double *image, double r
     return image[((size_t)i * p->width + (size_t)j) * p->channels + channel];
 }
 
-/* Where a place of y is taken from: row and column, in an image whose rows go down. */
+/* The source (row, column) of a pixel of y. Rows go down. */
 static void source_of(const clq_warp_problem *p, const double *draws, double row, double column, double from[2]) {
     double drawn[2];
     const double down = row - ((double)p->height - 1) / 2, right = column - ((double)p->width - 1) / 2;
@@ -32,7 +32,7 @@ static void source_of(const clq_warp_problem *p, const double *draws, double row
         if (p->flags & 2) from[0] = (double)p->height - 1 - row;
         if (p->flags & 1) from[1] = (double)p->width - 1 - column;
         break;
-    case CLQ_WARP_TURN: { /* what is to be seen turns against the clock, so places are looked up with it */
+    case CLQ_WARP_TURN: { /* the image turns counterclockwise, so sources turn clockwise */
         const double angle = 2 * M_PI * drawn[0];
         from[0] += cos(angle) * down + sin(angle) * right - down;
         from[1] += cos(angle) * right - sin(angle) * down - right;

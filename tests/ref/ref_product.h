@@ -1,5 +1,4 @@
-/* Plain references, in double, of dense layers, convolutions and matrix products. Written from the
- * definitions; slow. */
+/* Plain references, in double, of dense layers, convolutions and matrix products. From the definitions; slow. */
 #ifndef REF_PRODUCT_H
 #define REF_PRODUCT_H
 
@@ -15,7 +14,7 @@ void ref_conv2d(const clq_conv2d_problem *p, size_t count, const double *x, cons
 void ref_conv2d_gradients(const clq_conv2d_problem *p, size_t count, const double *x, const double *w, const double *dz,
                           double *dx, double *dw);
 
-/* The same with channels in groups. */
+/* Convolutions with channels in groups. */
 void ref_grouped(const clq_grouped_problem *p, size_t count, const double *x, const double *w, const double *b,
                  double *z);
 void ref_grouped_gradients(const clq_grouped_problem *p, size_t count, const double *x, const double *w,
