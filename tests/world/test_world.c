@@ -288,7 +288,7 @@ static clq_status watch(clq_job *job, clq_world *world, bool *moved, bool *done)
     return CLQ_OK;
 }
 
-/* The world's thread takes its turn every 5 ms. Then the caller gets no turn. */
+/* The world's thread takes its turn every 5 ms. During that turn, the caller has no turn with the engine. */
 static void runs_jobs(fabric_rank *self) {
     enum { JOBS = 200 };
     const bool takes_turns = *(const bool *)self->context;
