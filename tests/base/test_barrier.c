@@ -16,7 +16,7 @@ typedef struct crowd {
     unsigned parties, rounds;
     unsigned abort_in; /* party 0 aborts in this round; larger than `rounds`: no party aborts */
     double late;       /* in seconds: party 0 comes this late in every fourth round, so that the others fall asleep */
-    unsigned turns;    /* of all; not atomic: the barrier keeps the parties apart */
+    unsigned turns;    /* rounds of all parties; not atomic: the barrier keeps the parties apart */
     party members[MANY];
 } crowd;
 

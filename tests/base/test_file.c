@@ -350,8 +350,7 @@ static void permissions_stay(void **state) {
         assert_ok(clq_file_writer_open(path, &writer));
         assert_ok(clq_file_writer_put(writer, "secret", 6));
         assert_int_equal(stat(only_temporary(folder), &meanwhile), 0);
-        assert_int_equal(meanwhile.st_mode & 0077, 0); /* no other user can read the file before it has its
-                                                        * permissions */
+        assert_int_equal(meanwhile.st_mode & 0077, 0); /* private until it has its permissions */
         assert_ok(clq_file_writer_commit(writer));
         assert_int_equal(stat(path, &info), 0);
         assert_int_equal(info.st_mode & 07777, modes[i]);

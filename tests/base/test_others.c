@@ -58,7 +58,7 @@ static void all_kinds_of_work_count(void **state) {
     use_machine();
     put_stat("1 2 3 4 5 6 7 8");
     assert_int_equal(clq_cores_used_now().cores, clq_cpu_count());
-    /* Of 200 ticks, 10 ticks for each of six kinds of work are 60. Waiting for disks is no work. */
+    /* Each of six kinds of work takes 10 of the 200 ticks: 60 in all. Waiting for disks is no work. */
     assert_float_equal(others("100 100 100 900 900 100 100 100", "110 110 110 970 970 110 110 110", 0), 0.30, 1e-9);
     assert_float_equal(others("100 100 100 900 900 100 100 100", "110 110 110 970 970 110 110 110", 0.2), 0.10, 1e-9);
     assert_float_equal(others("0 0 0 0 0 0 0 0", "0 0 0 0 0 0 0 200", 0), 1.0, 1e-9); /* all stolen */

@@ -24,8 +24,7 @@ typedef enum dimension {
     MEMORY,
     DIMENSIONS
 } dimension;
-static const dimension first_of_a_call = COLLECTIVE; /* the dimensions before this one are the same for all calls of a
-                                                      * communicator */
+static const dimension first_of_a_call = COLLECTIVE; /* all calls of a communicator share the dimensions before it */
 
 static const struct {
     clq_algorithm algorithm;

@@ -166,8 +166,7 @@ static void check_queue_that_hangs(const char *kinds) {
         assert_int_equal(all.results[r].status, r == first ? CLQ_ERROR_TIMEOUT : CLQ_ERROR_ABORTED);
         assert_true(p.seconds[r] < 1.5);
     }
-    expect_text(all.results[first].detail, "rank 1"); /* rank 1 said this itself, or another rank said it about rank
-                                                       * 1 */
+    expect_text(all.results[first].detail, "rank 1"); /* reported by rank 1, or by another about rank 1 */
     expect_text(all.results[first].detail, "pocl:5");
     assert_int_equal(clq_event_complete(event, true), CLQ_OK);
     clq_event_destroy(event);

@@ -1,5 +1,5 @@
-/* Groups split from a group: one stream of calls each, devices and memory in common, one end. And messages between two
- * ranks, which hold up no other. */
+/* Groups that were split from a group. Each group runs its own calls in order. The groups share devices and memory, and
+ * a failure of one ends all. Also messages between two ranks, which delay no other rank. */
 #include "support/check.h"
 #include "support/comm_cases.h"
 
@@ -77,8 +77,7 @@ static void expect_ranks(const ranks *all, clq_group *part, const unsigned *who,
                                   0, NULL, NULL));
         for (unsigned k = 0; k < count; k++) assert_int_equal(told[k], who[k]);
     }
-    assert_fails(CLQ_ERROR_ARGUMENT, "is out of range", clq_group_alloc(part, count, 4, &in[0])); /* and the part has no
-                                                                                                   * more ranks */
+    assert_fails(CLQ_ERROR_ARGUMENT, "is out of range", clq_group_alloc(part, count, 4, &in[0])); /* no more ranks */
 }
 
 static void colors_and_keys(void **state) {

@@ -223,13 +223,13 @@ static void all_kinds(void **state) {
     for (unsigned size = 1; size <= 6; size++) run_all(size, 0, 0, runs_kinds, NULL);
 }
 
-/* What arrives late, and the window stays full. */
+/* Messages arrive late, and the window of messages in flight stays full. */
 static void over_a_slow_network(void **state) {
     (void)state;
     run_all(3, 1e-4, 20e6, runs_kinds, NULL);
 }
 
-/* Two collectives of one process at once, each with an object of its own. */
+/* Two collectives of one process at once, each with a clq_outer of its own. */
 typedef struct half {
     clq_outer *outer;
     fabric_rank *self;
@@ -268,7 +268,7 @@ static void two_at_once(void **state) {
     run_all(3, 0, 0, runs_two, NULL);
 }
 
-/* One rank's divisor is another number than that of the ranks. */
+/* An average whose divisor is not the number of ranks. */
 static void divides(fabric_rank *self) {
     clq_outer *outer;
     const trial t = {.algorithm = CLQ_ALGORITHM_RING,

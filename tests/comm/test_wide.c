@@ -495,8 +495,7 @@ static clq_status misuse_group(clq_group *group, const ranks *mine, clq_world *w
     for (unsigned r = 0; r < mine->count; r++) in[r] = out[r] = slice_of(group, mine, r, GROUP_COUNT, 0);
     const bool right =
         clq_broadcast(group, in, out, 10, CLQ_F32, clq_group_total(group), NULL, NULL) == CLQ_ERROR_ARGUMENT &&
-        clq_all_gather(group, in, out, 10, CLQ_F32, NULL, NULL) == CLQ_ERROR_UNSUPPORTED && /* the processes have 1 and
-                                                                                             * 2 ranks */
+        clq_all_gather(group, in, out, 10, CLQ_F32, NULL, NULL) == CLQ_ERROR_UNSUPPORTED && /* with 1 and 2 ranks */
         clq_group_span(group, world) == CLQ_ERROR_STATE &&
         clq_group_split(group, colors, NULL, 1, &part) == CLQ_ERROR_UNSUPPORTED;
     return right ? clq_group_barrier(group, NULL, NULL) : clq_fail(CLQ_ERROR_STATE, "misuse: %s", clq_error_detail());

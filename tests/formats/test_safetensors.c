@@ -6,8 +6,7 @@ static void what_the_library_writes(void **state) {
     (void)state;
     clq_safetensors *file;
     assert_ok(clq_safetensors_open(files_put("f", safetensors_file, sizeof(safetensors_file)), &file));
-    static const char *const names[] = {"step", "dense/bias", "dense/kernel", "none", "mask"}; /* in the order of their
-                                                                                                * data */
+    static const char *const names[] = {"step", "dense/bias", "dense/kernel", "none", "mask"}; /* in data order */
     assert_int_equal(clq_safetensors_count(file), 5);
     for (size_t i = 0; i < 5; i++) assert_string_equal(clq_safetensors_at(file, i)->name, names[i]);
     assert_null(clq_safetensors_at(file, 5));

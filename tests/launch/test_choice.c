@@ -59,8 +59,7 @@ static void own_selections_decide(void **state) {
         {{{"product 3x5", "blocks"}}, "tiles", 2, true},
         {{{"product *", "blocks"}}, "blocks", 2, false},
         {{{"product *", "library"}}, "library", 3, false},
-        {{{"product *", "nothing"}, {"product *", "blocks"}}, "blocks", 2, false}, /* the first selection that names a
-                                                                                    * candidate */
+        {{{"product *", "nothing"}, {"product *", "blocks"}}, "blocks", 2, false}, /* the first valid name */
         {{{"prod*", "tiles"}, {"product 3x4", "blocks"}}, "tiles", 2, false},
         {{{"*", "blocks"}}, "blocks", 2, false},
         {{{"sum *", "library"}}, "tiles", 2, true},

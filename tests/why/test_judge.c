@@ -41,14 +41,13 @@ static void one_process(void **state) {
     v = judge(3, &begun, &ended);
     assert_int_equal(v.limit, CLQ_LIMIT_COMMUNICATION);
     expect_share(v, 0.3);
-    ended.waited_s[0] = 5; /* waits of 5, 1 and 3: replica 1 kept the others waiting, for 3 s more than it waited
-                            * itself */
+    ended.waited_s[0] = 5; /* waits of 5, 1 and 3: the others waited for replica 1, 3 s more than it did */
     ended.waited_s[2] = 3;
     v = judge(3, &begun, &ended);
     assert_int_equal(v.limit, CLQ_LIMIT_SLOW_DEVICE);
     assert_int_equal(v.replica, 1);
     expect_share(v, 0.3);
-    assert_int_equal(judge(1, &begun, &ended).limit, CLQ_LIMIT_COMMUNICATION); /* nobody to wait for */
+    assert_int_equal(judge(1, &begun, &ended).limit, CLQ_LIMIT_COMMUNICATION); /* no other replica to wait for */
     ended.input_s = 4;
     v = judge(3, &begun, &ended);
     assert_int_equal(v.limit, CLQ_LIMIT_INPUT);

@@ -44,12 +44,10 @@ static void looks_are_made_while_patience_lasts(void **state) {
     assert_false(clq_looks_wanted(&looks, NULL));
     assert_false(clq_looks_wanted(&looks, &(clq_patience){0}));
     assert_true(clq_looks_wanted(&looks, &(clq_patience){0.5})); /* one of two quiet ones */
-    looks.others[1] = (double)NAN;                               /* this look's load is unknown, so the look does not
-                                                                  * count as quiet */
+    looks.others[1] = (double)NAN;                               /* its load is unknown: it is not quiet */
     assert_true(clq_looks_wanted(&looks, &(clq_patience){0.5}));
     assert_false(clq_looks_counts(&looks, 1));
-    looks.others[0] = looks.others[2] = (double)NAN; /* the load of all looks is unknown, and so is whether more would
-                                                      * help */
+    looks.others[0] = looks.others[2] = (double)NAN; /* no look's load is known: would more looks help? */
     assert_false(clq_looks_wanted(&looks, &(clq_patience){0.5}));
     for (unsigned i = 0; i < 3; i++) assert_true(clq_looks_counts(&looks, i));
     looks = (clq_looks){.first = 1, .least = 1, .count = CLQ_LOOKS_MAX};

@@ -81,7 +81,7 @@ static int meets(double deadline_s) {
     printf("%u ended by: %s\n", clq_world_rank(world), clq_error_detail());
     fflush(stdout);
     clq_world_close(world);
-    _exit(3); /* of a run that has failed, MPI is not finalized */
+    _exit(3); /* after a failure, MPI is not finalized */
 }
 
 static double cpu_s(void) {

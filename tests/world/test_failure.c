@@ -333,8 +333,7 @@ static void each_allocation_fails(void **state) {
                     fail_msg("allocation %d: %s: %s", (int)nth, clq_status_text(ranks[r].ended), ranks[r].detail);
         }
     assert_within(runs, 2 * 8, 2 * 100);
-    assert_within(ended_so, runs / 2, runs); /* if a run makes fewer allocations than the run before, none of them
-                                              * fails */
+    assert_within(ended_so, runs / 2, runs); /* a run with fewer allocations than the run before has no failure */
 }
 
 int main(void) {
