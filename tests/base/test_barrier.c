@@ -7,21 +7,21 @@ enum { MANY = 6 };
 typedef struct party {
     struct crowd *crowd;
     unsigned index;
-    unsigned rounds; /* of the barrier that it passed: two in each of the crowd's */
+    unsigned rounds; /* barriers that this party has passed: two in each round of the crowd */
     clq_status ended;
 } party;
 
 typedef struct crowd {
     clq_barrier *barrier;
     unsigned parties, rounds;
-    unsigned abort_in; /* party 0 aborts in this round; none where it is larger than `rounds` */
-    double late;       /* party 0 comes so late, once in a while: the others fall asleep */
-    unsigned turns;    /* of all; not atomic: the barrier keeps the parties apart */
+    unsigned abort_in; /* party 0 aborts in this round; larger than `rounds`: no party aborts */
+    double late;       /* in seconds: party 0 comes this late in every fourth round, so that the others fall asleep */
+    unsigned turns;    /* rounds of all parties; not atomic: the barrier keeps the parties apart */
     party members[MANY];
 } crowd;
 
-/* In each round one party alone writes `turns`, and all read it in the next: a barrier that let one through early would
- * be a data race and a wrong number. */
+/* In each round one party alone writes `turns`, and all parties read it in the next round. If the barrier let a party
+ * through early, there would be a data race and a wrong number. */
 static void march(void *context) {
     party *self = context;
     crowd *all = self->crowd;
@@ -104,7 +104,7 @@ static void a_deadline_leaves_the_barrier_whole(void **state) {
     assert_fails(CLQ_ERROR_TIMEOUT, "only 1 of 2", clq_barrier_wait(all.barrier, 0.02));
     assert_true(clq_now() - before >= 0.02);
     assert_int_equal(clq_barrier_wait(all.barrier, 1e-9), CLQ_ERROR_TIMEOUT);
-    for (int round = 0; round < 3; round++) { /* whoever left is not counted: both must come */
+    for (int round = 0; round < 3; round++) { /* a party that left is not counted: both must come */
         other.ended = CLQ_ERROR_STATE;
         assert_ok(clq_thread_start("other", wait_once, &other, &thread));
         assert_ok(clq_barrier_wait(all.barrier, 60));
@@ -115,7 +115,8 @@ static void a_deadline_leaves_the_barrier_whole(void **state) {
     clq_barrier_destroy(all.barrier);
 }
 
-/* Deadlines that pass around the moment when the last party comes: either both pass or the one says so. */
+/* Deadlines that end close to the moment when the last party comes. Either both parties pass, or the impatient party
+ * gets CLQ_ERROR_TIMEOUT. */
 static void impatient(void *context) {
     party *self = context;
     for (unsigned round = 0; round < 200; round++) {

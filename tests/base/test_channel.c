@@ -1,4 +1,4 @@
-/* Channels: order, room, closing, and waiting for what was taken. */
+/* Channels: order, capacity, closing, and waiting until items are done. */
 #include "support/check.h"
 
 #include <unistd.h>
@@ -7,7 +7,7 @@ enum { CAPACITY = 4, ITEMS = 20000, SECONDS_MOST = 60 };
 
 typedef struct consumer {
     clq_channel *channel;
-    atomic_uint taken, slow_at; /* slow_at: how many it takes before it waits for `go` */
+    atomic_uint taken, slow_at; /* slow_at: how many items it takes before it waits for `go` */
     atomic_bool go;
     bool in_order;
     uint64_t sum;
@@ -46,7 +46,7 @@ static void items_come_once_and_in_order(void **state) {
         consumer c = {0};
         clq_thread *thread = start(&c, capacities[k]);
         for (uint64_t i = 0; i < ITEMS; i++) clq_channel_put(c.channel, &i);
-        end(&c, thread); /* what was put is taken */
+        end(&c, thread); /* all items that were put are taken */
         assert_true(c.in_order);
         assert_int_equal(c.taken, ITEMS);
         assert_true(c.sum == (uint64_t)ITEMS * (ITEMS - 1) / 2);
@@ -66,7 +66,8 @@ static void produce(void *context) {
     }
 }
 
-/* Nobody takes: there is room for CAPACITY, and who waits goes on when half is free. */
+/* Nobody takes items. There is room for CAPACITY of them. A producer that waits for room goes on when half of the room
+ * is free. */
 static void who_finds_no_room_waits_for_half(void **state) {
     (void)state;
     producer p = {0};
@@ -89,7 +90,7 @@ static void who_finds_no_room_waits_for_half(void **state) {
     clq_channel_destroy(NULL);
 }
 
-/* Looking takes nothing, and waits for nothing. */
+/* Peeking takes no item, and does not wait. */
 static void looking_leaves_the_item(void **state) {
     (void)state;
     clq_channel *channel;
@@ -118,7 +119,8 @@ static void produce_until_closed(void *context) {
     for (uint64_t i = 0; clq_channel_put(p->channel, &i); i++) atomic_fetch_add(&p->put, 1);
 }
 
-/* Who takes may close: who waits for room is told, and what was put before can still be taken. */
+/* The taking side may close the channel. A producer that waits for room is told, and earlier items can still be
+ * taken. */
 static void closing_ends_the_wait_for_room(void **state) {
     (void)state;
     producer p = {0};
@@ -151,7 +153,7 @@ static void wait_for_all(void *context) {
     atomic_store(&w->returned, true);
 }
 
-/* What was taken and is not done holds up who waits for it. */
+/* While an item was taken but is not done, a thread that waits for the channel keeps waiting. */
 static void waiting_is_for_what_was_done(void **state) {
     (void)state;
     consumer c = {0};

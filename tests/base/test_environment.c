@@ -26,7 +26,7 @@ static void where_caches_go(void **state) {
     assert_null(folder);
     setenv("HOME", files_path("home"), 1);
     expect_cache(files_path("home/.cache/clique"));
-    setenv("XDG_CACHE_HOME", "relative", 1); /* the specification has it ignored */
+    setenv("XDG_CACHE_HOME", "relative", 1); /* the specification says to ignore it */
     expect_cache(files_path("home/.cache/clique"));
     setenv("XDG_CACHE_HOME", files_path("xdg"), 1);
     expect_cache(files_path("xdg/clique"));

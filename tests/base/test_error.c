@@ -23,7 +23,7 @@ static void detail_and_context(void **state) {
     assert_string_equal(clq_error_detail(), "again <layer dense: a.npy: offset 7>");
 }
 
-/* A defect of the library says that it is one, in front; common failures have one wording each. */
+/* The detail of an internal error begins by saying so. Common failures have one wording each. */
 static void common_failures(void **state) {
     (void)state;
     assert_string_equal(clq_status_text(CLQ_ERROR_INTERNAL), "internal error");
@@ -131,7 +131,7 @@ static void types_and_version(void **state) {
     assert_non_null(clq_dtype_name((clq_dtype)-1));
 }
 
-/* The library's release is that of the headers, and of CMake's project. */
+/* The library's version equals that of the headers, and that of CMake's project. */
 static void versions_agree(void **state) {
     (void)state;
     char text[32];

@@ -10,10 +10,10 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-/* What the kernel is to answer instead of doing its work: the library's calls come through here. */
+/* What the kernel answers instead of doing its work. The library's calls come through the functions below. */
 static struct {
     int read_error, write_error, sync_error, rename_error; /* errno, 0 for none */
-    unsigned after;                                        /* calls that succeed before it */
+    unsigned after;                                        /* calls that succeed before the fault */
     bool once, brief;                                      /* brief: reads and writes of 3 bytes at most */
 } fault;
 
@@ -54,7 +54,7 @@ int rename(const char *from, const char *to) {
     return strikes(fault.rename_error) ? -1 : (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
 }
 
-/* A file that is replaced by another one of its name just before somebody locks it. NULL: none. */
+/* A file that is replaced by another file of the same name just before the next lock. NULL: no file. */
 static const char *replaced_before_lock;
 
 int flock(int fd, int operation) {
@@ -176,7 +176,7 @@ static char *within(const char *folder, const char *name) {
     return path;
 }
 
-/* The path of the one file in a folder that a writer has begun. */
+/* The path of the one temporary file in a folder, which a writer has begun. */
 static const char *only_temporary(const char *folder) {
     static char path[1024];
     DIR *listing = opendir(folder);
@@ -223,7 +223,7 @@ static void survives_a_crash(void **state) {
     (void)state;
     memset(calls, 0, sizeof(calls));
     assert_ok(save(within(own_folder("crash"), "f")));
-    assert_string_equal(calls, "wwsrs"); /* the content is safe before its name is, then the name */
+    assert_string_equal(calls, "wwsrs"); /* the content is synced before the rename, and the folder after it */
 }
 
 static void two_writers_at_once(void **state) {
@@ -241,7 +241,7 @@ static void two_writers_at_once(void **state) {
     assert_int_equal(files_count(folder), 1);
 }
 
-/* Every call that the kernel may refuse: the old file stays, and nothing else. */
+/* For every call that the kernel may refuse: the old file stays, and no other file is left. */
 static void faults_leave_the_old_file(void **state) {
     (void)state;
     static const struct {
@@ -319,7 +319,7 @@ static void targets(void **state) {
     assert_fails(CLQ_ERROR_WRITE, "names no file", clq_file_writer_open("", &writer));
     assert_fails(CLQ_ERROR_WRITE, "names no file", clq_file_writer_open(within(folder, "no-such/"), &writer));
     assert_null(writer);
-    /* A link stays, what it points to is replaced. */
+    /* A symbolic link stays. The file that it points to is replaced. */
     files_put("targets/real", "old", 3);
     assert_int_equal(symlink("real", files_path("targets/link")), 0);
     assert_ok(save(within(folder, "link")));
@@ -350,7 +350,7 @@ static void permissions_stay(void **state) {
         assert_ok(clq_file_writer_open(path, &writer));
         assert_ok(clq_file_writer_put(writer, "secret", 6));
         assert_int_equal(stat(only_temporary(folder), &meanwhile), 0);
-        assert_int_equal(meanwhile.st_mode & 0077, 0); /* nobody else reads it before it has its permissions */
+        assert_int_equal(meanwhile.st_mode & 0077, 0); /* private until it has its permissions */
         assert_ok(clq_file_writer_commit(writer));
         assert_int_equal(stat(path, &info), 0);
         assert_int_equal(info.st_mode & 07777, modes[i]);
@@ -384,7 +384,7 @@ static void links_stay(void **state) {
     assert_int_equal(files_count(folder), 7);
 }
 
-/* As if the last write to the file had been an hour ago. */
+/* Makes the file look as if its last write was an hour ago. */
 static void age(const char *path) {
     struct timespec times[2] = {{.tv_sec = time(NULL) - 3600}, {.tv_sec = time(NULL) - 3600}};
     assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
@@ -398,7 +398,7 @@ static void age_temporaries(const char *folder) {
     closedir(listing);
 }
 
-/* A process that is killed between two puts. */
+/* A process is killed between two puts. */
 static void leave_temporary(const char *path) {
     pid_t child = fork();
     if (child == 0) {
@@ -420,20 +420,21 @@ static void what_a_killed_writer_leaves_is_removed(void **state) {
     files_put("killed/.clique-1-2.part.gz", "", 0);
     leave_temporary(path);
     leave_temporary(path);
-    assert_int_equal(files_count(folder), 4); /* what was written just now stays */
+    assert_int_equal(files_count(folder), 4); /* files that were written just now stay */
     age_temporaries(folder);
     clq_file_writer *alive;
     assert_ok(clq_file_writer_open(files_path("killed/other"), &alive));
     assert_int_equal(files_count(folder), 3);
     age_temporaries(folder);
-    assert_ok(save(path)); /* and what a living writer has begun stays */
+    assert_ok(save(path)); /* a file that a living writer has begun stays, too */
     assert_ok(clq_file_writer_put(alive, "abc", 3));
     assert_ok(clq_file_writer_commit(alive));
     expect_content(files_path("killed/other"), "abc");
     assert_int_equal(files_count(folder), 4);
 }
 
-/* Another process has removed the file that was left, and a writer of the same number has begun one. */
+/* Another process has removed the leftover file, and a writer with the same number has begun a new file of this
+ * name. */
 static void a_new_file_of_the_name_stays(void **state) {
     (void)state;
     char *folder = own_folder("renewed"), left[600];
@@ -448,7 +449,7 @@ static void a_new_file_of_the_name_stays(void **state) {
     assert_int_equal(files_count(folder), 1);
 }
 
-/* Files of a process with the same number on another machine, which still writes them. */
+/* A process with the same number on another machine has files of these names, and still writes them. */
 static void a_taken_name_is_no_obstacle(void **state) {
     (void)state;
     char *folder = own_folder("taken");

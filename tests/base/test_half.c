@@ -1,4 +1,4 @@
-/* Halves: every one of them there and back, and the rounding of what lies between two. */
+/* Half-precision numbers: each of them converted there and back, and the rounding of values between two of them. */
 #include "base/base.h"
 #include "support/check.h"
 
@@ -28,7 +28,7 @@ static void every_half_returns(void **state) {
     }
 }
 
-/* Between two neighbours: the nearer one, in the middle the even one. */
+/* A value between two neighbours becomes the nearer one. The value in the middle becomes the even one. */
 static void rounds_to_the_nearest(void **state) {
     (void)state;
     for (unsigned half = 0; half < 0x7bff; half++) {
@@ -50,7 +50,8 @@ static void bfloats_are_upper_halves(void **state) {
     assert_true(isnan(clq_bfloat_to_float(0x7fc0)));
 }
 
-/* 1 + 2^-7 follows 1 there: half way between them is 1, the even one, and from 1 + 3 * 2^-8 on it is 1 + 2^-6. */
+/* In bf16, 1 + 2^-7 follows 1. The value half way between them becomes 1, the even one, and 1 + 3 * 2^-8 becomes 1 +
+ * 2^-6. */
 static void bfloats_are_the_nearest(void **state) {
     (void)state;
     assert_int_equal(clq_bfloat_of_float(1.00390625f), 0x3f80);

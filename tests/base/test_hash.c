@@ -34,7 +34,7 @@ static const struct {
 static void known_answers(void **state) {
     (void)state;
     unsigned char data[1 + 5000];
-    for (int shift = 0; shift < 2; shift++) { /* where the bytes lie must not matter */
+    for (int shift = 0; shift < 2; shift++) { /* the alignment of the bytes must not matter */
         for (int i = 0; i < 5000; i++) data[shift + i] = (unsigned char)(7 * i + 3);
         for (size_t i = 0; i < CLQ_COUNT_OF(answers); i++) {
             clq_hash128 hash = clq_hash128_of(data + shift, answers[i].bytes, answers[i].seed);

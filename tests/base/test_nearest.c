@@ -1,4 +1,4 @@
-/* Which known word an unknown one was meant to be. */
+/* Which known word was meant by an unknown word. */
 #include "support/check.h"
 
 static const char *const keys[] = {"decay_steps", "decay_rate", "staircase", "lr", "beta1", "beta2", "momentum"};
@@ -18,8 +18,8 @@ static void finds_slips(void **state) {
     assert_string_equal(nearest_to("stiarcsae"), "staircase"); /* two swaps */
     assert_string_equal(nearest_to("l"), "lr");
     assert_string_equal(nearest_to("rl"), "lr");
-    assert_string_equal(nearest_to("mom"), "momentum"); /* the beginning of one */
-    assert_string_equal(nearest_to("beta"), "beta1");   /* the first of two that are as near */
+    assert_string_equal(nearest_to("mom"), "momentum"); /* the beginning of a known word */
+    assert_string_equal(nearest_to("beta"), "beta1");   /* the first of two equally near words */
     assert_string_equal(nearest_to("beta3"), "beta1");
 }
 

@@ -1,4 +1,4 @@
-/* What other programs did with the cores, by counters of a machine that is made up in files. */
+/* How much other programs used the cores, by the counters of a made-up machine in files. */
 #include "support/files.h"
 
 #include <math.h>
@@ -24,7 +24,7 @@ static void put(const char *name, const char *text) {
     assert_int_equal(fclose(file), 0);
 }
 
-/* Every core: user, nice, system, idle, waiting, two kinds of interrupts, steal; in ticks. */
+/* The counters of every core, in ticks: user, nice, system, idle, waiting, two kinds of interrupts, steal. */
 static void put_stat(const char *counters) {
     clq_text text = {0};
     clq_text_add(&text, "cpu  99 99 99 99 99 99 99 99 99 99\n");
@@ -35,7 +35,8 @@ static void put_stat(const char *counters) {
     clq_free(text.data);
 }
 
-/* Between two states of the counters that are 2 s apart, in which this process used so much of each core. */
+/* The load of others between two states of the counters that are 2 s apart. Meanwhile this process used the part `own`
+ * of each core. */
 static double others(const char *begin, const char *end, double own) {
     put_stat(begin);
     clq_cores_used begun = clq_cores_used_now();
@@ -57,7 +58,7 @@ static void all_kinds_of_work_count(void **state) {
     use_machine();
     put_stat("1 2 3 4 5 6 7 8");
     assert_int_equal(clq_cores_used_now().cores, clq_cpu_count());
-    /* Of 200 ticks 10 of each kind of work: 60; waiting for disks is none. */
+    /* Each of six kinds of work takes 10 of the 200 ticks: 60 in all. Waiting for disks is no work. */
     assert_float_equal(others("100 100 100 900 900 100 100 100", "110 110 110 970 970 110 110 110", 0), 0.30, 1e-9);
     assert_float_equal(others("100 100 100 900 900 100 100 100", "110 110 110 970 970 110 110 110", 0.2), 0.10, 1e-9);
     assert_float_equal(others("0 0 0 0 0 0 0 0", "0 0 0 0 0 0 0 200", 0), 1.0, 1e-9); /* all stolen */
@@ -66,7 +67,7 @@ static void all_kinds_of_work_count(void **state) {
 static void nothing_is_below_none(void **state) {
     (void)state;
     use_machine();
-    /* By the tick that a counter is behind this process used more than was counted. */
+    /* Counters may be a tick behind, so this process may have used more than was counted. */
     assert_float_equal(others("0 0 0 0 0 0 0 0", "99 0 0 101 0 0 0 0", 0.5), 0.0, 1e-9);
     assert_float_equal(others("0 0 0 0 0 0 0 0", "400 0 0 0 0 0 0 0", 0.5), 1.0, 1e-9);
 }
@@ -77,7 +78,7 @@ static void what_is_not_told_is_not_known(void **state) {
     clq_cores_used none = clq_cores_used_now();
     assert_true(none.cores == 0);
     assert_true(isnan(clq_others_between(&none, &none)));
-    assert_true(isnan(others("5 5 5 5 5 5 5 5", "5 5 5 5 5 5 5 5", 0))); /* the counters stand */
+    assert_true(isnan(others("5 5 5 5 5 5 5 5", "5 5 5 5 5 5 5 5", 0))); /* the counters do not move */
     assert_true(isnan(others("5 5 5 5 5", "105 5 5 105 5", 0)));         /* too few, with the two behind them */
     assert_true(isnan(others("a b c", "d e f", 0)));
     put_stat("1 1 1 1 1 1 1 1");
@@ -92,7 +93,7 @@ static void what_is_not_told_is_not_known(void **state) {
     }
 }
 
-/* Others may have what the process may not. All cores are half busy, by others alone. */
+/* Other programs may use cores that this process may not use. All cores are half busy, with other programs alone. */
 static void limits_of_the_process(void **state) {
     (void)state;
     char text[64];
@@ -114,7 +115,7 @@ static void limits_of_the_process(void **state) {
     assert_float_equal(others("0 0 0 0 0 0 0 0", "180 0 0 20 0 0 0 0", 0), 0.6, 1e-9); /* 0.9 less 0.75, of 0.25 */
 }
 
-/* The machine that the test runs on: this process, which works, is not among the others. */
+/* On the machine that runs the test: this process, which works, does not count among the others. */
 static void this_process_is_no_other(void **state) {
     (void)state;
     assert_int_equal(unsetenv("CLIQUE_MACHINE_ROOT"), 0);

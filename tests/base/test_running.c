@@ -1,9 +1,11 @@
-/* The clock of deadlines: it goes on as the other one while somebody looks, and not while the process is stopped. */
+/* The clock of deadlines. It goes on like the ordinary clock while some thread looks at it, but not while the process
+ * is stopped. */
 #include "support/stop.h"
 
 static const double look_s = 0.02;
 
-/* Looks for so long by clq_now; how much the clock went on. Its steps are never back, nor longer than the other's. */
+/* Looks at the clock for `seconds` of clq_now. Returns how far the clock went on. No step of it goes back, or is longer
+ * than that of the ordinary clock. */
 static double look_for(double seconds) {
     double begun = clq_now_running(), last = begun;
     for (double until = clq_now() + seconds; clq_now() < until;) {
@@ -19,7 +21,7 @@ static void goes_on_while_looked_at(void **state) {
     (void)state;
     double before = clq_now(), ran = look_for(0.6);
     assert_true(ran <= clq_now() - before);
-    assert_true(ran > 0.2); /* a machine so busy that all looks come late takes some */
+    assert_true(ran > 0.2); /* if the machine is so busy that all looks come late, some time is lost */
 }
 
 static void stands_while_stopped(void **state) {
@@ -30,7 +32,7 @@ static void stands_while_stopped(void **state) {
     stop_process(stopped_s);
     double passed = clq_now() - before, ran = clq_now_running() - ran_before;
     assert_true(passed >= 0.9 * stopped_s);
-    /* One gap counts its most; forking and waiting around it are other gaps. */
+    /* A gap counts as CLQ_RUNNING_MOST_S at most. Forking and waiting around it are further gaps. */
     assert_true(ran <= passed - 0.9 * stopped_s + CLQ_RUNNING_MOST_S + 0.1);
     assert_true(ran > 0);
     assert_true(look_for(0.3) > 0.1); /* and it goes on */
@@ -59,8 +61,8 @@ static void look_without_rest(void *context) {
     self->passed = clq_now() - begun;
 }
 
-/* Threads that look all the time while the process is stopped: for none of them time goes too far, which it would have
- * to take back, and all leave out the stop. */
+/* Threads look at the clock all the time while the process is stopped. For no thread does the clock go on too far,
+ * which it would have to take back. For all threads it leaves out the stop. */
 static void threads_agree(void **state) {
     (void)state;
     const double stopped_s = 0.7;

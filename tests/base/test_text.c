@@ -183,7 +183,7 @@ static void sizes_have_units(void **state) {
     assert_string_equal(clq_plural(0), "s");
 }
 
-/* Texts, and what a terminal and a reader of UTF-8 may be given. */
+/* Texts, and what may be written of them to a terminal and to a reader of UTF-8. */
 static void cleaned(void **state) {
     (void)state;
     static const char *const cases[][2] = {

@@ -1,4 +1,4 @@
-/* The bench of a step uploads as training does: from pinned memory, which a driver need not copy first. */
+/* The benchmark of a step uploads as training does: from pinned memory, which the driver need not copy first. */
 #define _GNU_SOURCE
 #include "stepper.h"
 #include "support/check.h"
@@ -7,12 +7,12 @@
 #include <CL/cl.h>
 #include <dlfcn.h>
 
-/* Memory that was mapped. One thread maps and uploads. */
+/* Memory ranges that were mapped. One thread maps and uploads. */
 enum { RANGES_MOST = 256 };
 static struct range { const char *begin, *end; } ranges[RANGES_MOST];
 static unsigned range_count, uploads, pageable;
 
-/* These two stand in place of the loader's, for all libraries of the process. */
+/* These two functions replace the loader's, for all libraries of the process. */
 #define FORWARD(function, name)                                                                                        \
     void *symbol_ = dlsym(RTLD_NEXT, name);                                                                            \
     memcpy(&(function), &symbol_, sizeof(function))

@@ -1,9 +1,8 @@
-/* A command that fails on order: CLQ_FAULTY_MAIN, the file of its main, behind a main that arms what the environment
- * asks for and tells at the end what could have failed. check_faults.py runs it.
+/* A command that fails on order, which check_faults.py runs. It wraps the main of the file CLQ_FAULTY_MAIN. Before that
+ * main, it arms the faults that the environment asks for. At the end, it tells how many calls could have failed.
  *
- * CLQ_FAULT_ALLOCATION, CLQ_FAULT_CALL: N or N+; the N-th allocation (of Clique's and of Jansson's, which count as
- * one), or the N-th OpenCL call, fails, and with + all after it. CLQ_FAULT_COUNTS: where the numbers of both are
- * written. */
+ * CLQ_FAULT_ALLOCATION, CLQ_FAULT_CALL: N or N+. The N-th allocation (Clique's and Jansson's are counted together), or
+ * the N-th OpenCL call, fails. With +, all later ones fail, too. CLQ_FAULT_COUNTS: the file for the numbers of both. */
 #include "support/faults.h"
 
 #include <errno.h>
@@ -15,8 +14,8 @@
 
 static faults layer;
 
-/* As malloc does. Never of the sizes that Jansson's buffer for text grows to: Jansson 2.14 does not see that it could
- * not grow, and writes behind it or ends the program by an assertion. */
+/* Like malloc, but never fails for the sizes that Jansson's buffer for text grows to. Jansson 2.14 does not notice that
+ * this buffer could not grow, and then writes beyond it or ends the program by an assertion. */
 static void *allocate(size_t bytes) {
     bool is_text = bytes >= 16 && (bytes & (bytes - 1)) == 0;
     void *block = is_text ? malloc(bytes) : clq_alloc(bytes, 1);
@@ -24,7 +23,7 @@ static void *allocate(size_t bytes) {
     return block;
 }
 
-/* Of the environment's "12" or "12+"; 0 where there is none. */
+/* Reads an order such as "12" or "12+" from the environment. Returns 0 if there is none. */
 static unsigned order(const char *name, bool *sticky) {
     const char *text = clq_environment(name);
     char *end = NULL;

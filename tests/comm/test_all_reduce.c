@@ -1,16 +1,17 @@
-/* All-reduce over every algorithm and transport: sums that are exact in float, sums against double, nothing written
- * outside the range, inputs left alone, and the same bits on every rank and in every run. */
+/* All-reduce with every algorithm and transport. Checks sums that are exact in float, other sums against double, that
+ * nothing outside the range is written, that inputs stay unchanged, and that all ranks and all runs give the same
+ * bits. */
 #include "support/comm_ranks.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-enum { GUARD = 16 }; /* elements before and behind a range that nobody may touch */
+enum { GUARD = 16 }; /* elements before and behind a range, which no collective may write */
 static const float guard_value = -77.25f;
 
 typedef struct layout {
     size_t count, in_shift, out_shift; /* elements beyond the guard */
-    bool in_place, wrapped;            /* wrapped: as a caller's cl_mem, without a host pointer of its own */
+    bool in_place, wrapped;            /* wrapped: a buffer made from a caller's cl_mem, which has no host pointer */
     bool random;
 } layout;
 
@@ -23,7 +24,7 @@ typedef struct trial {
     memory memory[CLQ_REPLICAS_MAX];
 } trial;
 
-/* Small whole numbers: any order of adding gives the same float. Or anything. */
+/* Small whole numbers, whose float sum is the same in any order. If l->random, any fractions. */
 static float input_value(const layout *l, unsigned rank, size_t i) {
     if (!l->random) return (float)((int)((i * 7 + rank * 13 + i / 64) % 61) - 30);
     clq_philox block = clq_philox4x32(99 + rank, i, 0);
@@ -117,7 +118,7 @@ static void check_input_kept(ranks *all, unsigned rank, const layout *l, const c
     clq_free(now);
 }
 
-/* One all-reduce, checked; the result of rank 0 (guards stripped) is returned. */
+/* Runs and checks one all-reduce. Returns rank 0's result, without the guards. */
 static float *run_checked(ranks *all, const layout *l) {
     trial t;
     float *first = NULL;
@@ -213,7 +214,7 @@ static void test_peer(void **state) {
     check_kinds("bbbbb", true, true, peer_tiny);
 }
 
-/* Every algorithm with links of every kind; the host carries out the schedule itself where they are mapped. */
+/* Every algorithm with every kind of link. Over mapped links, the host itself carries out the schedule. */
 static void test_algorithms(void **state) {
     (void)state;
     const char *const kinds[] = {"b", "bb", "bbb", "pib", "cccccccc"};
@@ -236,7 +237,7 @@ static void test_mixed_vendors(void **state) {
     check_kinds("bip", false, true, staged_many);
 }
 
-/* The default choice, over lengths beyond a megabyte that no part divides evenly. */
+/* The algorithm that is chosen by default, with lengths above a megabyte that do not divide evenly into parts. */
 static void test_long(void **state) {
     (void)state;
     const size_t count = ((size_t)1 << 20) + 1;
@@ -257,7 +258,7 @@ static void test_long(void **state) {
     }
 }
 
-/* The ring's order of adding is its own, but whatever chunks and slots it goes through, its bits are the same. */
+/* The ring adds in an order of its own. But its result has the same bits for all chunk sizes and slot counts. */
 static void test_bits_do_not_depend_on_chunks(void **state) {
     (void)state;
     const layout l = {.count = 4099, .random = true};
@@ -278,7 +279,7 @@ static void test_bits_do_not_depend_on_chunks(void **state) {
     clq_free(first);
 }
 
-/* Direct adds in rank order: the very floats. */
+/* The direct algorithm adds in rank order, so the result is the exact float sum of that order. */
 static void test_direct_order(void **state) {
     (void)state;
     const layout l = {.count = 777, .random = true};

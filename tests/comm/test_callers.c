@@ -1,5 +1,5 @@
-/* What callers may do beside the plain use of a group: memory objects that are parts of others or shared by ranks,
- * queues and events that they hold back, memory made and given back meanwhile, aborts at any moment. */
+/* Uses of a group that callers may make beside the plain one: sub-buffers, memory objects that ranks share, queues and
+ * events that the caller holds back, allocating and freeing memory meanwhile, and aborts at any moment. */
 #include "comm/group/group.h"
 #include "support/check.h"
 #include "support/comm_cases.h"
@@ -52,7 +52,7 @@ static clq_status sum(rig *g, const clq_slice *in, const clq_slice *out, const c
     return clq_all_reduce(g->group, in, out, 1, CLQ_I32, CLQ_REDOP_SUM, waits, done);
 }
 
-/* The whole of each rank's memory, from an offset. */
+/* Each rank's memory from an offset to its end. */
 static void slices_at(const rig *g, size_t offset, clq_slice *out) {
     for (unsigned r = 0; r < g->all.count; r++) out[r] = (clq_slice){g->memory[r], offset};
 }
@@ -63,7 +63,7 @@ static void release_all(cl_event *events, unsigned count) {
 
 static const clq_group_config automatic, staged = {.transport = CLQ_TRANSPORT_STAGED};
 
-/* Two ranks use one memory object; what one call gives on a rank, the next one takes on the other. */
+/* Two ranks share one memory object. What one call writes for one rank, the next call reads for the other rank. */
 static void test_shared_memory(void **state) {
     (void)state;
     for (int grouped = 0; grouped < 2; grouped++) {
@@ -85,7 +85,8 @@ static void test_shared_memory(void **state) {
     }
 }
 
-/* Parts of a memory object are recognised as such: calls that go on from one another do, what overlaps is refused. */
+/* The group recognises sub-buffers of one memory object. A call may continue from the result of another call. A call
+ * with overlapping slices is refused. */
 static void test_sub_buffers(void **state) {
     (void)state;
     rig g;
@@ -116,7 +117,7 @@ static void test_sub_buffers(void **state) {
     rig_close(&g);
 }
 
-/* Memory that the host may not use is refused, and the group goes on. */
+/* The group refuses memory that the host may not access, and goes on. */
 static void test_private_memory(void **state) {
     (void)state;
     rig g;
@@ -136,7 +137,7 @@ static void test_private_memory(void **state) {
     rig_close(&g);
 }
 
-/* A call on memory of the group's, with a queue that the caller holds back: returns at once, and waits. */
+/* A call on memory of the group, with a queue that the caller holds back, returns at once and waits. */
 static void test_held_queue(void **state) {
     (void)state;
     static const char *const kinds[] = {"pp", "ii"};
@@ -164,7 +165,8 @@ static void test_held_queue(void **state) {
     }
 }
 
-/* Events of one call are what the next one waits for: on devices that run in their caller both are done on return. */
+/* One call waits for the events of another. On devices that run commands in the calling thread, both calls are done on
+ * return. */
 static void test_chained_events(void **state) {
     (void)state;
     rig g;
@@ -180,8 +182,8 @@ static void test_chained_events(void **state) {
     rig_close(&g);
 }
 
-/* Between start and end: one call blocks, one waits for the caller. end waits for the one and not for the other, and
- * what the caller holds back holds back nothing before it. */
+/* Two calls between start and end. The first blocks or asks for events, the second waits for events of the caller.
+ * clq_group_end waits for a blocking first call, but not for the second. The caller's events delay no earlier call. */
 static void test_held_call(void **state) {
     (void)state;
     for (int blocking = 0; blocking < 2; blocking++) {
@@ -212,7 +214,7 @@ static void test_held_call(void **state) {
     }
 }
 
-/* Memory is made and given back while calls that do not use it are under way, or held back. */
+/* Memory is allocated and freed while calls that do not use it are running or held back. */
 static void test_memory_meanwhile(void **state) {
     (void)state;
     rig g;
@@ -237,7 +239,8 @@ static void test_memory_meanwhile(void **state) {
     rig_close(&g);
 }
 
-/* The same bits on every rank, also where they depend on which number is the first. */
+/* All ranks get the same bits, even for values (NaNs, zeros of both signs) whose result depends on the order of the
+ * operands. */
 static void test_same_bits_of_odd_values(void **state) {
     (void)state;
     static const char *const kinds[] = {"bb", "bbb", "bi"};
@@ -276,7 +279,7 @@ static void abort_later(void *context) {
     clq_group_abort(g->group);
 }
 
-/* An abort at any moment: a call that says that it is done is. */
+/* An abort at any moment: if a call says that it is done, its result is complete. */
 static void test_abort(void **state) {
     (void)state;
     enum { ROUNDS = 60, COUNT = 200000 };

@@ -1,6 +1,7 @@
 /* Every collective x algorithm and transport x element type x operation x number of ranks x devices and contexts x
- * placement x size x offset x caller x memory x slots: not the whole product, but every two values of two of these meet
- * at least once, which is checked. The long form, with the whole product of what matters, is tests/soak. */
+ * placement x size x offset x caller x memory x slots. The test does not run the whole product. It covers each pair of
+ * values of two dimensions at least once, and checks that. tests/soak runs the long form, with the whole product of the
+ * dimensions that matter. */
 #include "support/comm_cases.h"
 #include "support/comm_values.h"
 
@@ -23,7 +24,7 @@ typedef enum dimension {
     MEMORY,
     DIMENSIONS
 } dimension;
-static const dimension first_of_a_call = COLLECTIVE; /* those before it are the same for all calls of a communicator */
+static const dimension first_of_a_call = COLLECTIVE; /* all calls of a communicator share the dimensions before it */
 
 static const struct {
     clq_algorithm algorithm;
@@ -49,7 +50,8 @@ static const struct {
     {CLQ_ALGORITHM_HIERARCHICAL, CLQ_TRANSPORT_PEER},
 };
 
-/* Contexts of their own on one device; the same on devices of two vendors; one context; two or three contexts. */
+/* ONE_DEVICE: one device, with a context for each rank. VENDORS: devices of two vendors, also with a context for each
+ * rank. TOGETHER: one context. ISLANDS: two or three contexts. */
 enum { ONE_DEVICE, VENDORS, TOGETHER, ISLANDS, LAYOUTS, RANKS_MOST = 8 };
 static const char *const layouts[LAYOUTS][RANKS_MOST] = {
     {"c", "cc", "ccc", "cccc", "ccccc", "cccccc", "ccccccc", "cccccccc"},
@@ -79,7 +81,7 @@ static const unsigned values_of[DIMENSIONS] = {[SETTING] = CLQ_COUNT_OF(settings
                                                [CALLER] = CASE_CALLERS,
                                                [MEMORY] = 2};
 
-/* ---- what has met what ---- */
+/* ---- which pairs of values have been covered ---- */
 
 enum { VALUES_MOST = 18 };
 static bool met[DIMENSIONS][VALUES_MOST][DIMENSIONS][VALUES_MOST];
@@ -88,21 +90,21 @@ static bool fits_layout(unsigned setting, unsigned layout) {
     return settings[setting].transport != CLQ_TRANSPORT_PEER || layout == TOGETHER;
 }
 
-/* Whether a dimension has a meaning for a collective. */
+/* Whether a dimension means anything for a collective. */
 static bool matters(dimension d, unsigned collective) {
     if (d == OP) return clq_collective_reduces((clq_collective)collective);
-    if (d == PLACEMENT && collective == CLQ_SEND_RECV) return false; /* two ranks' memory */
+    if (d == PLACEMENT && collective == CLQ_SEND_RECV) return false; /* the two ends are memory of two ranks */
     bool of_data = d == DTYPE || d == COUNT || d == PLACEMENT || d == SHIFT || d == MEMORY;
     return !of_data || collective != CLQ_BARRIER;
 }
 
-/* Whether two values can meet at all. */
+/* Whether a case can have both values. */
 static bool can_meet(dimension a, unsigned x, dimension b, unsigned y) {
     if (a == SETTING && b == LAYOUT) return fits_layout(x, y);
     return a != COLLECTIVE || matters(b, x);
 }
 
-/* How many pairs of a case have not met yet; `mark`: now they have. */
+/* How many pairs of a case are not covered yet. If `mark`, marks them as covered. */
 static unsigned fresh_pairs(const unsigned *at, bool mark) {
     unsigned fresh = 0;
     for (dimension a = 0; a < DIMENSIONS; a++)
@@ -119,7 +121,7 @@ static bool may_be(const unsigned *at, dimension a, dimension b) {
     return fits_layout(at[SETTING], at[LAYOUT]) && matters(a, at[COLLECTIVE]) && matters(b, at[COLLECTIVE]);
 }
 
-/* Two values that could meet and have not go into `at`; false: there are none. */
+/* Puts two values into `at` that can be in one case but are not covered yet. Returns false if there are none. */
 static bool find_missing(unsigned *at, dimension *first, dimension *second) {
     for (dimension a = 0; a < DIMENSIONS; a++)
         for (dimension b = a + 1; b < DIMENSIONS; b++)
@@ -133,11 +135,11 @@ static bool find_missing(unsigned *at, dimension *first, dimension *second) {
     return false;
 }
 
-/* ---- choosing: of many drawn at random, that which brings the most together ---- */
+/* ---- choosing: of many random cases, takes the case that covers the most new pairs ---- */
 
 static unsigned draw(clq_random *random, unsigned values) { return (unsigned)clq_random_below(random, values); }
 
-/* What is before `first` is given. */
+/* The dimensions before `first` are given. */
 static void choose(clq_random *random, dimension first, unsigned *at) {
     enum { TRIES = 60 };
     unsigned best[DIMENSIONS], trial[DIMENSIONS], most = 0;
@@ -178,7 +180,8 @@ static void run_case(ranks *all, clq_group *group, const unsigned *at, uint64_t 
     (void)comm_case_run(all, group, &c, where);
 }
 
-/* A communicator and a group, the call that is given, and those on them that bring the most pairs together. */
+/* Makes a communicator and a group, and runs the given call. Then runs the calls on them that cover the most new
+ * pairs. */
 static void check_comm(clq_random *random, unsigned *at, const char *kinds, uint64_t seed) {
     enum { CALLS = 5 };
     char where[256];
@@ -212,7 +215,7 @@ static void test_every_pair(void **state) {
             choose(&random, LAYOUT, at);
             check_comm(&random, at, layouts[at[LAYOUT]][n], ++seed);
         }
-    /* The few that chance has left over. */
+    /* The few pairs that the random choice has left over. */
     for (unsigned at[DIMENSIONS];;) {
         dimension a, b;
         do {
@@ -230,7 +233,7 @@ static bool needs_host_memory(unsigned setting) {
     return settings[setting].algorithm == CLQ_ALGORITHM_DIRECT || settings[setting].transport == CLQ_TRANSPORT_MAPPED;
 }
 
-/* Every algorithm between devices that are in contexts of their own. GPUs do not share the host's memory. */
+/* Every algorithm between devices with a context each. GPUs do not share the host's memory. */
 static void test_given_ranks(void **state) {
     const bool gpus = strpbrk(given, "na");
     (void)state;
@@ -244,7 +247,7 @@ static void test_given_ranks(void **state) {
     }
 }
 
-/* With arguments: on ranks of these kinds (comm_ranks.h), a letter each. */
+/* Arguments: runs the test once for each, on ranks of these kinds (comm_ranks.h), one letter per rank. */
 int main(int argc, char **argv) {
     const struct CMUnitTest on_given[] = {cmocka_unit_test(test_given_ranks)};
     int failed = 0;

@@ -1,5 +1,6 @@
-/* The kernel with which a rank combines what it received, alone, on every device (also on oclgrind's): every type and
- * operation against the book, offsets and lengths that no vector divides, any bits. */
+/* Tests by itself the kernel with which a rank combines what it received, on every device (also oclgrind's). Checks
+ * every type and operation against the reference (comm_values.h), with offsets and lengths that are no multiples of a
+ * vector, and with any bit patterns. */
 #include "comm/reduce/combine.h"
 #include "support/check.h"
 #include "support/comm_values.h"
@@ -79,10 +80,11 @@ static void check_kind(clq_device *device, clq_dtype dtype, clq_redop op) {
     const size_t counts[] = {0, 1, 17, 255, 509};
     for (size_t c = 0; c < CLQ_COUNT_OF(counts); c++) {
         const size_t at[3] = {5 + c, 64 + c % 2, c % 3};
-        /* An average of any floats is one rounding more than the book's, but not of what is exact in a sum. */
+        /* An average of arbitrary floats has one rounding more than the reference. So averages are tested with values
+         * whose sum is exact. */
         check(&t, counts[c], at, c % 2 != 0, op == CLQ_REDOP_AVG ? 3 : 0, op != CLQ_REDOP_AVG);
     }
-    /* From whole vectors on: GPUs load them by other instructions. */
+    /* Offsets at multiples of a vector: GPUs load such vectors by other instructions. */
     const size_t vectors[] = {1, 63, 510};
     for (size_t c = 0; c < CLQ_COUNT_OF(vectors); c++)
         check(&t, vectors[c], (const size_t[3]){16 * c, 64, 32}, c % 2 != 0, op == CLQ_REDOP_AVG ? 3 : 0,
@@ -92,8 +94,8 @@ static void check_kind(clq_device *device, clq_dtype dtype, clq_redop op) {
     clq_queue_destroy(t.queue);
 }
 
-/* PoCL's pool of threads builds as its basic device does: it has one of sum and product with each type, one of least
- * and largest, and the average where it has the sum. */
+/* PoCL's pool uses the same compiler as PoCL's basic device. So the pool tests only half of the combinations: for each
+ * type one of sum and product, one of minimum and maximum, and the average if it tests the sum. */
 static bool takes(const clq_device *device, size_t dtype, unsigned op) {
     _Static_assert(CLQ_REDOP_SUM / 2 == CLQ_REDOP_PROD / 2 && CLQ_REDOP_MIN / 2 == CLQ_REDOP_MAX / 2,
                    "each pair is of one kind");
@@ -109,7 +111,7 @@ static void check_device(clq_device *device) {
     assert_null(none);
 }
 
-/* Every kind of device once: several of one kind build the same. */
+/* Tests each kind of device once, because devices of one kind compile to the same program. */
 static void test_every_kind_of_device(void **state) {
     (void)state;
     clq_system *system;

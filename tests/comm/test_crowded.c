@@ -1,6 +1,6 @@
-/* A machine so crowded that a yield takes the turns of many others. Who waits must not yield again and again: while it
- * does it sees neither an abort nor the deadline. sched_yield is this program's own, and counts; how often it may be
- * called is what is held to, not how long that takes. */
+/* Imitates a machine so crowded that each yield lasts for the time slices of many other threads. A waiting thread must
+ * not yield again and again, because during a yield it sees neither an abort nor the deadline. This program defines its
+ * own sched_yield, which counts its calls. The test limits the number of calls, not the time they take. */
 #include "comm/link/gate.h"
 #include "support/comm_ranks.h"
 
@@ -11,7 +11,7 @@ enum { YIELDS_MOST = 6, COUNT = 3000 };
 
 static const struct timespec turns_of_others = {.tv_nsec = 20000000};
 static _Thread_local unsigned yields;
-static _Thread_local atomic_bool *set_by_yield; /* what happens while this thread is kept from running */
+static _Thread_local atomic_bool *set_by_yield; /* is set to true while this thread yields */
 
 int sched_yield(void) {
     yields++;
@@ -60,7 +60,8 @@ static clq_status act(ranks *all, unsigned rank, void *context) {
     return status;
 }
 
-/* One rank's queue hangs: it stays inside for as long as it may, and the others wait for it to leave. */
+/* One rank's queue hangs. The rank stays in the collective as long as it may, and the other ranks wait for it to
+ * leave. */
 static void ranks_that_leave(void **state) {
     (void)state;
     ranks all;

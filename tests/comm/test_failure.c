@@ -1,4 +1,4 @@
-/* One rank's failure ends the collective of all, soon, and says who, where and what. */
+/* If one rank fails, the collective ends soon on all ranks, and the error says which rank failed, where, and how. */
 #include "support/check.h"
 #include "support/comm_ranks.h"
 
@@ -9,7 +9,7 @@ enum { COUNT = 5000 };
 typedef struct plan {
     clq_buffer *buffers[CLQ_REPLICAS_MAX];
     size_t offset[CLQ_REPLICAS_MAX], count[CLQ_REPLICAS_MAX];
-    unsigned absent; /* a rank that does not come; beyond the last: none */
+    unsigned absent; /* a rank that does not come; CLQ_REPLICAS_MAX: every rank comes */
     bool broadcasts[CLQ_REPLICAS_MAX];
     double seconds[CLQ_REPLICAS_MAX];
 } plan;
@@ -43,7 +43,7 @@ static void end(ranks *all, plan *p) {
     ranks_close(all);
 }
 
-/* `first` failed with `status`; all others were told so. */
+/* Checks that `first` failed with `status`, and that all other ranks were told so. */
 static void expect_failure(const ranks *all, const plan *p, unsigned first, clq_status status, const char *part,
                            double limit_s) {
     for (unsigned r = 0; r < all->count; r++) {
@@ -78,7 +78,7 @@ static void check_absent(clq_group_config config) {
     p.absent = 1;
     ranks_run(&all, act, &p);
     expect_failure(&all, &p, who_has(&all, CLQ_ERROR_TIMEOUT), CLQ_ERROR_TIMEOUT, "rank 1 on pocl:1", 2);
-    /* It stays so, at once, for the late one too. */
+    /* Later calls fail at once, also on the late rank. */
     p.absent = CLQ_REPLICAS_MAX;
     ranks_run(&all, act, &p);
     for (unsigned r = 0; r < all.count; r++) {
@@ -136,7 +136,8 @@ static void test_disagreement(void **state) {
     }
 }
 
-/* A device that refuses in the middle: a buffer of another context, which only the transfer notices. */
+/* A device fails in the middle of a collective: the buffer belongs to another context, and only the transfer
+ * notices. */
 static void test_device_error_in_the_ring(void **state) {
     (void)state;
     ranks all;
@@ -151,7 +152,7 @@ static void test_device_error_in_the_ring(void **state) {
     end(&all, &p);
 }
 
-/* Work before the collective that never ends: the others come back, and so does the rank itself. */
+/* Work before the collective never ends. The other ranks return, and so does this rank. */
 static void check_queue_that_hangs(const char *kinds) {
     ranks all;
     plan p;
@@ -165,7 +166,7 @@ static void check_queue_that_hangs(const char *kinds) {
         assert_int_equal(all.results[r].status, r == first ? CLQ_ERROR_TIMEOUT : CLQ_ERROR_ABORTED);
         assert_true(p.seconds[r] < 1.5);
     }
-    expect_text(all.results[first].detail, "rank 1"); /* its own words, or another's about it */
+    expect_text(all.results[first].detail, "rank 1"); /* reported by rank 1, or by another about rank 1 */
     expect_text(all.results[first].detail, "pocl:5");
     assert_int_equal(clq_event_complete(event, true), CLQ_OK);
     clq_event_destroy(event);
@@ -213,7 +214,7 @@ static void test_abort_from_outside(void **state) {
     }
 }
 
-/* Configurations that cannot be. */
+/* Invalid configurations. */
 static void test_bad_configurations(void **state) {
     (void)state;
     ranks all;
@@ -247,8 +248,8 @@ static void test_bad_configurations(void **state) {
     ranks_close(&all);
 }
 
-/* Each allocation of making a communicator fails once; nothing leaks and nothing is half made. Where it measures what
- * its algorithms cost, which takes thousands, those further on are spread out. */
+/* Each allocation of making a communicator fails once. Nothing leaks, and nothing is left half made. Measuring the
+ * costs of the algorithms makes thousands of allocations. So beyond the first 128 the test fails only some of them. */
 static void test_allocation_failures(void **state) {
     (void)state;
     const clq_group_config configs[] = {{0},
@@ -271,7 +272,7 @@ static void test_allocation_failures(void **state) {
     }
 }
 
-/* Each allocation of a ring's run fails once: all ranks come back, one of them saying why. */
+/* Each allocation of a run of the ring fails once: all ranks return, and one of them says why. */
 static void test_allocation_failures_in_a_ring(void **state) {
     (void)state;
     bool succeeded = false;
@@ -281,7 +282,7 @@ static void test_allocation_failures_in_a_ring(void **state) {
         start(&all, "bb", (clq_group_config){.algorithm = CLQ_ALGORITHM_RING, .chunk_bytes = 4096, .deadline_s = 5},
               &p);
         assert_int_equal(clq_memory_fail_at(0, false) > 0, true);
-        clq_memory_fail_at(nth + 4, false); /* beyond the threads' own */
+        clq_memory_fail_at(nth + 4, false); /* skips the allocations that start the threads */
         ranks_run(&all, act, &p);
         clq_memory_fail_at(0, false);
         clq_status first = clq_comm_failure(all.comm, NULL);

@@ -1,6 +1,6 @@
-/* Collectives among GPUs as strict as OpenCL allows (support/strict.h), alone and beside CPU devices: commands start
- * only once they were flushed, at any time after that, and a buffer that several devices share is moved as a whole from
- * the device that wrote it last. Two of PoCL's basic devices look like AMD's GPUs, two like NVIDIA's. */
+/* Collectives among GPUs that are as strict as OpenCL allows (support/strict.h), alone and beside CPU devices. Such a
+ * GPU starts a command at any time after its flush, but never before. A buffer that several devices share is moved as a
+ * whole from the device that wrote it last. Two of PoCL's basic devices look like AMD's GPUs, two like NVIDIA's. */
 #include "comm/communicator.h"
 #include "support/comm_cases.h"
 #include "support/strict.h"
@@ -30,7 +30,8 @@ static void test_the_disguise(void **state) {
 
 static uint64_t seed;
 
-/* Every collective by the communicator and by the public calls, of few elements and of so many that chunks queue up. */
+/* Runs every collective by the communicator and by the public calls, with few elements and with enough elements that
+ * chunks queue up. */
 static void run_all(ranks *all, const clq_group_config *config, const char *where, size_t most) {
     clq_group *group = comm_case_group(all, config);
     for (unsigned collective = 0; collective < CLQ_COLLECTIVE_COUNT; collective++) {
@@ -58,7 +59,7 @@ static void check_calls(const char *where) {
         fail_msg("%s: %lu transfers of memory that is pinned elsewhere", where, layer.count(-1, STRICT_FOREIGN_PINNED));
 }
 
-/* By one queue and (more than 512 KiB) by three; NVIDIA's, AMD's and CPU devices side by side. */
+/* One queue, or three queues (above 512 KiB). Devices like NVIDIA's and AMD's, beside CPU devices. */
 static void test_mixed(void **state) {
     (void)state;
     static const char *const kinds[] = {"na", "nan", "npab", "bnn"};
@@ -76,7 +77,7 @@ static void test_mixed(void **state) {
             ranks all;
             configure(delays[algorithm % 2]);
             ranks_open(&all, kinds[k], false, &config);
-            layer.reset(); /* what was made and tested before is no collective */
+            layer.reset(); /* forget the commands of setup and link tests, which belong to no collective */
             run_all(&all, &config, where, counts[large]);
             check_calls(where);
             ranks_close(&all);
@@ -90,8 +91,8 @@ static clq_status open_comm(const ranks *all, clq_transport transport) {
     return status;
 }
 
-/* A caller's GPUs in one context. Whatever transport the links take, or are told to take, the results are right, also
- * where the driver moves whole buffers. */
+/* A caller's GPUs in one context. The results are right with any transport, chosen or requested, even if the driver
+ * moves whole buffers. */
 static void test_one_context(void **state) {
     (void)state;
     static const char *const words[] = {DISGUISE, DISGUISE "migrate delay_us=100"};
@@ -108,7 +109,7 @@ static void test_one_context(void **state) {
                 ranks all;
                 configure(words[w]);
                 ranks_open(&all, "a1a1", false, &(clq_group_config){.transport = CLQ_TRANSPORT_STAGED});
-                /* Peer copies may be refused, and only where buffers move. */
+                /* Peer copies may be refused, but only if the driver moves whole buffers. */
                 const bool refused = transports[t] == CLQ_TRANSPORT_PEER && w > 0 &&
                                      open_comm(&all, CLQ_TRANSPORT_PEER) == CLQ_ERROR_UNSUPPORTED;
                 clq_comm_destroy(all.comm);
@@ -124,8 +125,8 @@ static void test_one_context(void **state) {
             }
 }
 
-/* A test of a few rounds may miss that a driver moves whole buffers. Then peer copies are slow, and the results are
- * right all the same: links that were refused are made to take them. */
+/* The link test takes a few rounds, and may miss that a driver moves whole buffers. Peer copies are then slow, but the
+ * results must be right. This test makes links use peer copies although the link test refused them. */
 static void test_moved_buffers(void **state) {
     (void)state;
     static const clq_algorithm algorithms[] = {CLQ_ALGORITHM_RING, CLQ_ALGORITHM_REDUCE_TO_ONE};

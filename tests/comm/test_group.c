@@ -1,7 +1,7 @@
-/* The public calls, as a program sees them: its own contexts, queues, buffers, kernels and events. */
+/* The public calls, used as a program uses them, with its own contexts, queues, buffers, kernels and events. */
 #include <clique/comm.h>
 
-#include "base/base.h" /* for failing allocations; all else is public */
+#include "base/base.h" /* only for failing allocations; everything else is public */
 #include "support/check.h"
 #include "support/pocl_names.h"
 
@@ -24,7 +24,8 @@ static double now(void) {
 
 static void cl_ok(cl_int error) { assert_int_equal(error, CL_SUCCESS); }
 
-/* The nth device whose platform's name begins so, and (basic) that is or is not one of PoCL's single-thread ones. */
+/* Finds the nth device whose platform's name begins with `platform`. If basic, counts only PoCL's single-thread
+ * devices. Otherwise counts all other devices. */
 static cl_device_id find_device(const char *platform, bool basic, unsigned nth) {
     cl_platform_id platforms[16];
     cl_uint platform_count;
@@ -45,7 +46,8 @@ static cl_device_id find_device(const char *platform, bool basic, unsigned nth) 
     return NULL;
 }
 
-/* kinds: b, p, i as in comm_ranks.h. One context each, or one for all. */
+/* kinds: b, p, i as in comm_ranks.h. shared: one context for all devices. Otherwise each device has a context of its
+ * own. */
 static void machine_open(machine *m, const char *kinds, bool shared, bool queues) {
     *m = (machine){.count = (unsigned)strlen(kinds)};
     unsigned basics = 0;
@@ -106,7 +108,7 @@ static float *machine_read(const machine *m, unsigned rank, size_t count, const 
     return values;
 }
 
-/* Every element is scale * (i % 100) + sum of ranks + added. */
+/* Checks that every element is scale * (i % 100) + added. */
 static void expect_values(const machine *m, size_t count, float scale, float added, const cl_event *after) {
     for (unsigned r = 0; r < m->count; r++) {
         float *values = machine_read(m, r, count, after ? &after[r] : NULL);
@@ -160,7 +162,7 @@ static void test_blocking(void **state) {
     check_blocking("bb", true, true, NULL);
 }
 
-/* Many calls in flight, each working on what the one before left. */
+/* Many calls in flight. Each call works on the result of the call before. */
 static void test_calls_run_in_order(void **state) {
     (void)state;
     enum { CALLS = 12 };
@@ -178,7 +180,7 @@ static void test_calls_run_in_order(void **state) {
         for (int i = 0; i < CALLS; i++)
             assert_ok(clq_all_reduce(group, slices, slices, count, CLQ_F32, CLQ_REDOP_SUM, NULL, done[i]));
         assert_ok(clq_group_wait(group));
-        /* (2 v + 1) doubled eleven times more. */
+        /* 2 v + 1, doubled eleven more times. */
         expect_values(&m, count, 4096.0f, 2048.0f, NULL);
         for (int i = 0; i < CALLS; i++)
             for (unsigned r = 0; r < m.count; r++) {
@@ -221,8 +223,8 @@ static void build(const clq_rank *rank, cl_mem memory, float base, int count, ke
     }
 }
 
-/* A kernel writes, the collective waits for it by its event or by the queue; another kernel, enqueued before anything
- * has run and on the same queue, waits for the collective. */
+/* A kernel writes the input, and the collective waits for the kernel by its event or by the queue. Another kernel on
+ * the same queue waits for the collective. All of them are enqueued before anything has run. */
 static void check_composition(const char *kinds, bool by_events, const clq_group_config *config) {
     enum { COUNT = 20000, ROUNDS = 3 };
     const size_t items = 64;
@@ -348,7 +350,7 @@ static void test_bad_arguments(void **state) {
     assert_true(strlen(clq_error_detail()) > 0);
     assert_null(done[0]);
 
-    /* None of this has harmed the group. */
+    /* The refused calls have not harmed the group. */
     assert_ok(clq_all_reduce(group, s, s, count, CLQ_F32, CLQ_REDOP_SUM, NULL, NULL));
     expect_values(&m, count, 2.0f, 1.0f, NULL);
     assert_ok(clq_group_wait(group));
@@ -371,7 +373,8 @@ static cl_int wait_for_end(cl_event event) {
     return state;
 }
 
-/* A rank whose wait event never comes, or fails: everybody's event ends negative, the group says why. */
+/* The wait event of one rank never comes, or fails. The events of all ranks become negative, and the group reports the
+ * cause. */
 static void check_waits(bool fails, bool aborted) {
     const size_t count = 100;
     machine m;
@@ -396,7 +399,7 @@ static void check_waits(bool fails, bool aborted) {
     assert_int_not_equal(clq_all_reduce(group, slices, slices, count, CLQ_F32, CLQ_REDOP_SUM, NULL, NULL), CLQ_OK);
     release(done, m.count);
     clq_group_destroy(group);
-    if (!fails) cl_ok(clSetUserEventStatus(waits[1], CL_COMPLETE)); /* too late, and noticed by nobody */
+    if (!fails) cl_ok(clSetUserEventStatus(waits[1], CL_COMPLETE)); /* too late: no rank waits any more */
     cl_ok(clReleaseEvent(waits[1]));
     machine_close(&m);
 }
@@ -408,7 +411,7 @@ static void test_waits_that_fail(void **state) {
     check_waits(false, true);
 }
 
-/* The same bits from run to run and on every rank, whoever is faster. */
+/* All ranks and all runs get the same bits, whichever rank is faster. */
 static void test_repeatable(void **state) {
     (void)state;
     const size_t count = 5003;
@@ -447,7 +450,7 @@ static void test_repeatable(void **state) {
     }
 }
 
-/* The caller's thread makes the links of one call while the ranks' threads walk over those of another. */
+/* The caller's thread makes the links of one call while the ranks' threads use the links of another call. */
 static void test_links_made_under_way(void **state) {
     (void)state;
     const size_t part = 1 << 16;
@@ -472,7 +475,8 @@ static void test_links_made_under_way(void **state) {
     machine_close(&m);
 }
 
-/* Each allocation of making a group and of a call fails once: the call says so, nothing leaks, nobody hangs. */
+/* Each allocation of making a group and of a call fails once. The call reports the failure, nothing leaks, and no
+ * thread hangs. */
 static void test_allocation_failures(void **state) {
     (void)state;
     const size_t count = 1000;

@@ -1,6 +1,6 @@
-/* What ends a group: a rank that never comes, a wait that turns negative, a device that errors, an abort. With every
- * algorithm and transport, every rank's event ends within the deadline + 1 s, the group names what happened, and no
- * thread is left. */
+/* What ends a group: a rank that never comes, a wait event that turns negative, a device error, an abort. With every
+ * algorithm and transport, the event of every rank ends within the deadline + 1 s, the group reports what happened, and
+ * no thread is left. */
 #include "support/check.h"
 #include "support/comm_cases.h"
 #include "support/faults.h"
@@ -15,7 +15,7 @@ static const double deadline_s = 0.3, grace_s = 1;
 
 static faults layer;
 
-/* Devices, memory and a group of one setting. */
+/* Devices, memory, and a group with one setting. */
 typedef struct rig {
     ranks all;
     clq_group *group;
@@ -37,7 +37,7 @@ static unsigned count_threads(void) {
     return count;
 }
 
-/* A thread that was joined may be seen for a moment longer. */
+/* The system may still list a joined thread for a moment. */
 static void expect_threads(unsigned expected) {
     for (double end = clq_now() + 5; count_threads() > expected && clq_now() < end;) nap(1e-3);
     assert_true(count_threads() <= expected);
@@ -76,7 +76,7 @@ static void rig_close(rig *g) {
     ranks_close(&g->all);
 }
 
-/* Which collective: they take turns. */
+/* Issues one of five collectives in turn. */
 static clq_status issue(rig *g, unsigned turn, const cl_event *waits) {
     clq_slice in[RANKS], out[RANKS], part[RANKS];
     for (unsigned r = 0; r < RANKS; r++) {
@@ -92,7 +92,7 @@ static clq_status issue(rig *g, unsigned turn, const cl_event *waits) {
     }
 }
 
-/* Every rank's event is negative before `until`, and the group tells `status`. */
+/* Checks that the event of every rank is negative before `until`, and that the group reports `status`. */
 static void expect_end(rig *g, const clq_group_config *setting, double until, clq_status status, const char *said) {
     for (unsigned r = 0; r < RANKS; r++) {
         while (state_of(g->done[r]) > 0 && clq_now() < until) nap(1e-3);
@@ -102,7 +102,7 @@ static void expect_end(rig *g, const clq_group_config *setting, double until, cl
     }
     assert_int_equal(clq_group_wait(g->group), status);
     expect_text(clq_error_detail(), said);
-    /* It stays so. */
+    /* Later calls fail alike. */
     cl_event none[RANKS] = {NULL};
     memcpy(none, g->done, sizeof none);
     memset(g->done, 0, sizeof g->done);
@@ -118,7 +118,7 @@ static void abort_soon(void *context) {
     clq_group_abort(context);
 }
 
-/* Rank 1 waits for an event of the caller's; the others are in the collective meanwhile. */
+/* Rank 1 waits for an event of the caller, while the other ranks are already in the collective. */
 static void check_ending(rig *g, const clq_group_config *setting, ending how, unsigned turn) {
     cl_event waits[RANKS] = {NULL};
     cl_int error;
@@ -161,7 +161,7 @@ static void abort_after(void *context) {
     clq_group_abort(g->group);
 }
 
-/* Aborted anywhere between its first and its last chunk. */
+/* An abort at any time between the first and the last chunk. */
 static void test_abort_at_any_time(void **state) {
     (void)state;
     enum { TIMES = 6 };
@@ -190,7 +190,8 @@ static void test_abort_at_any_time(void **state) {
     }
 }
 
-/* The n-th OpenCL call of a collective fails, and (sticky) all after it. Returns how many there were. */
+/* The n-th OpenCL call of a collective fails. If sticky, all later calls fail too. Returns how many calls there
+ * were. */
 static unsigned check_fault(rig *g, const clq_group_config *setting, unsigned turn, unsigned n, bool sticky) {
     const double seconds = 10;
     rig_begin(g, setting, seconds);
@@ -205,7 +206,7 @@ static unsigned check_fault(rig *g, const clq_group_config *setting, unsigned tu
     assert_true(clq_now() - start < seconds + grace_s);
     assert_true(n != 0 || status == CLQ_OK);
     if (status != CLQ_OK) {
-        /* A link that is opened in the call tests itself, and says what that showed. */
+        /* A link that is opened in this call tests itself, and may report that its test failed. */
         bool untested = status == CLQ_ERROR_UNSUPPORTED && strstr(said, "peer copies failed their test");
         if (status != CLQ_ERROR_DEVICE && status != CLQ_ERROR_DEVICE_MEMORY && !untested)
             fail_msg("call %u of %u: %s: %s", n, calls, clq_status_text(status), said);
@@ -237,7 +238,8 @@ static void test_device_errors(void **state) {
     }
 }
 
-/* Compiling takes longer than the deadline, in the group's making and in the first call of a type: nobody is late. */
+/* Compiling takes longer than the deadline, both when the group is made and in the first call of a type. No rank counts
+ * as late. */
 static void test_slow_compiler(void **state) {
     (void)state;
     const double seconds = 0.6;
@@ -257,7 +259,7 @@ static void test_slow_compiler(void **state) {
     rig_close(&g);
 }
 
-/* A group is made and measured whatever the deadline of its collectives. */
+/* A group can be made and measured however short the deadline of its collectives is. */
 static void test_measuring(void **state) {
     (void)state;
     const clq_group_config setting = {.transport = CLQ_TRANSPORT_STAGED};

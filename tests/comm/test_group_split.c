@@ -1,5 +1,5 @@
-/* Groups split from a group: one stream of calls each, devices and memory in common, one end. And messages between two
- * ranks, which hold up no other. */
+/* Groups that were split from a group. Each group runs its own calls in order. The groups share devices and memory, and
+ * a failure of one ends all. Also messages between two ranks, which delay no other rank. */
 #include "support/check.h"
 #include "support/comm_cases.h"
 
@@ -18,7 +18,7 @@ static void wait_and_release(cl_event *events, unsigned count) {
     }
 }
 
-/* Every element of a rank's memory becomes `value`, or is. */
+/* put writes `value` + i to element i of a rank's memory. expect checks for `value` + `each` * i. */
 static void put(const ranks *all, unsigned rank, cl_mem memory, int32_t value) {
     int32_t values[COUNT];
     for (size_t i = 0; i < COUNT; i++) values[i] = value + (int32_t)i;
@@ -43,7 +43,7 @@ static clq_status add(clq_group *group, const cl_mem *memory, unsigned count, co
     return clq_all_reduce(group, slices, slices, COUNT, CLQ_I32, CLQ_REDOP_SUM, waits, done);
 }
 
-/* One group of these ranks, in this order. */
+/* Splits off one group of these ranks, in this order. */
 static clq_group *split_off(clq_group *group, const unsigned *who, unsigned count) {
     int colors[RANKS_MOST] = {CLQ_NO_COLOR, CLQ_NO_COLOR, CLQ_NO_COLOR, CLQ_NO_COLOR, CLQ_NO_COLOR},
         keys[RANKS_MOST] = {0};
@@ -56,9 +56,9 @@ static clq_group *split_off(clq_group *group, const unsigned *who, unsigned coun
     return part;
 }
 
-/* ---- who is in which ---- */
+/* ---- which ranks are in which group ---- */
 
-/* The ranks of `part`, in order: what a gather gives in which each rank tells its number in `group`. */
+/* Checks the ranks of `part`, in order. Each rank gathers its number in `group` from all ranks. */
 static void expect_ranks(const ranks *all, clq_group *part, const unsigned *who, unsigned count) {
     cl_mem in[RANKS_MOST], out[RANKS_MOST];
     clq_slice ins[RANKS_MOST], outs[RANKS_MOST];
@@ -69,7 +69,7 @@ static void expect_ranks(const ranks *all, clq_group *part, const unsigned *who,
         ins[i] = (clq_slice){in[i], 0};
         outs[i] = (clq_slice){out[i], 0};
         cl_ok(clEnqueueWriteBuffer(clq_queue_handle(all->queues[who[i]]), in[i], CL_TRUE, 0, sizeof *told, &who[i], 0,
-                                   NULL, NULL)); /* fails where rank i is on the device of another */
+                                   NULL, NULL)); /* fails if rank i is on another rank's device */
     }
     assert_ok(clq_all_gather(part, ins, outs, 1, CLQ_U32, NULL, NULL));
     for (unsigned i = 0; i < count; i++) {
@@ -77,7 +77,7 @@ static void expect_ranks(const ranks *all, clq_group *part, const unsigned *who,
                                   0, NULL, NULL));
         for (unsigned k = 0; k < count; k++) assert_int_equal(told[k], who[k]);
     }
-    assert_fails(CLQ_ERROR_ARGUMENT, "is out of range", clq_group_alloc(part, count, 4, &in[0])); /* and no more */
+    assert_fails(CLQ_ERROR_ARGUMENT, "is out of range", clq_group_alloc(part, count, 4, &in[0])); /* no more ranks */
 }
 
 static void colors_and_keys(void **state) {
@@ -98,7 +98,7 @@ static void colors_and_keys(void **state) {
         const int *keys = cases[i].keyed ? cases[i].keys : NULL;
         assert_ok(clq_group_split(group, cases[i].colors, keys, cases[i].groups, parts));
         for (unsigned c = 0; c < cases[i].groups; c++) expect_ranks(&all, parts[c], cases[i].who[c], cases[i].sizes[c]);
-        if (i == 0) { /* a part of a part: its ranks 0 and 2 */
+        if (i == 0) { /* a part of a part: ranks 0 and 2 of the part */
             clq_group *inner = split_off(parts[1], (unsigned[]){2, 0}, 2);
             expect_ranks(&all, inner, (unsigned[]){4, 2}, 2);
             clq_group_destroy(inner);
@@ -109,9 +109,9 @@ static void colors_and_keys(void **state) {
     ranks_close(&all);
 }
 
-/* ---- what they do ---- */
+/* ---- collectives of groups ---- */
 
-/* Every collective of a group of ranks 3, 0 and 2, over every setting, by each way of calling. */
+/* Every collective of a group of ranks 3, 0 and 2, with every setting and by each way of calling. */
 static void every_collective(void **state) {
     (void)state;
     static const unsigned who[] = {3, 0, 2};
@@ -147,7 +147,7 @@ static void every_collective(void **state) {
     }
 }
 
-/* A call of one group is held back; another group of the same ranks, one of some of them and the rest go on. */
+/* A call of one group is held back. Two other groups go on: a group of the same ranks, and a group of two of them. */
 static void a_group_is_a_stream_of_its_own(void **state) {
     (void)state;
     static const clq_group_config configs[] = {{0}, {.transport = CLQ_TRANSPORT_STAGED, .chunk_bytes = 512}};
@@ -195,7 +195,7 @@ typedef struct caller {
 
 enum { ROUNDS = 20 };
 
-/* Sums, messages from the last rank to the first, and memory made and given back. */
+/* Sums, messages from the last rank to rank 0, and allocations that are freed again. */
 static clq_status call_often(caller *c) {
     for (int round = 0; round < ROUNDS; round++) {
         cl_mem extra;
@@ -215,7 +215,7 @@ static void call_on_thread(void *context) {
     c->status = call_often(c);
 }
 
-/* Groups that have ranks in common, each called by a thread of its own. */
+/* Groups that have ranks in common. A thread of its own calls each group. */
 static void a_thread_for_each_group(void **state) {
     (void)state;
     static const clq_group_config *const configs[] = {&automatic, &staged};
@@ -237,7 +237,7 @@ static void a_thread_for_each_group(void **state) {
         for (size_t k = 0; k < CLQ_COUNT_OF(callers); k++) {
             const caller *c = &callers[k];
             assert_int_equal(c->status, CLQ_OK);
-            for (unsigned r = 0; r < c->count; r++) /* 4 sums of n ranks; 0 + 1 + … at first */
+            for (unsigned r = 0; r < c->count; r++) /* 4 sums of n ranks; the first sum is 0 + 1 + … */
                 expect(&all, who[k][r], c->memory[r], c->count == 4 ? 6 * 64 : 3 * 27, c->count == 4 ? 256 : 81);
         }
         for (size_t k = CLQ_COUNT_OF(callers); k-- > 0;) clq_group_destroy(callers[k].group);
@@ -245,8 +245,8 @@ static void a_thread_for_each_group(void **state) {
     }
 }
 
-/* Messages from 0 to 1 and from 2 to 3 at once, while neither a held rank that has no part in them nor the other pair
- * holds them up. */
+/* Messages from 0 to 1 and from 2 to 3 at once. Neither the other pair nor a held rank outside the pair delays a
+ * message. */
 static void messages_hold_up_no_other_rank(void **state) {
     (void)state;
     static const clq_group_config *const configs[] = {&automatic, &staged};
@@ -269,7 +269,7 @@ static void messages_hold_up_no_other_rank(void **state) {
             }
             wait_and_release(done[0], 2);
             expect(&all, 1, memory[1], 0, 1);
-            wait_and_release(&done[1][0], 2); /* they have no part in it, and nothing to wait for */
+            wait_and_release(&done[1][0], 2); /* these ranks have no part in the call, and nothing to wait for */
             assert_true(state_of(done[0][2]) > CL_COMPLETE);
             assert_true(state_of(done[1][2]) > CL_COMPLETE && state_of(done[1][3]) > CL_COMPLETE);
             cl_ok(clSetUserEventStatus(waits[2], CL_COMPLETE));
@@ -283,7 +283,7 @@ static void messages_hold_up_no_other_rank(void **state) {
         }
 }
 
-/* ---- what they share ---- */
+/* ---- what groups share ---- */
 
 static cl_uint references(cl_mem memory) {
     cl_uint count = 0;
@@ -291,8 +291,8 @@ static cl_uint references(cl_mem memory) {
     return count;
 }
 
-/* Memory of one group serves a call of another, also once it was given back; each group ends by itself, in any order.
- */
+/* A call of one group may use memory of another group, even after the memory was freed. Groups may be destroyed in any
+ * order. */
 static void memory_and_ends(void **state) {
     (void)state;
     for (int first = 0; first < 2; first++) {
@@ -306,14 +306,14 @@ static void memory_and_ends(void **state) {
         held = references(memory[1]);
         for (unsigned r = 0; r < 2; r++) {
             put(&all, r, memory[r], 5);
-            cl_ok(clRetainMemObject(memory[r])); /* to be looked at afterwards */
+            cl_ok(clRetainMemObject(memory[r])); /* kept for the checks below */
         }
         waits[0] = user_event(&all, 0);
         assert_ok(add(part, memory, 2, waits, done));
-        clq_group_free(part, memory[1]); /* not this one's to free */
+        clq_group_free(part, memory[1]); /* no effect: the memory belongs to `group` */
         if (first) {
             clq_group_free(group, memory[0]);
-            clq_group_free(group, memory[0]); /* it is not the group's any more */
+            clq_group_free(group, memory[0]); /* no effect: the group has already freed it */
         } else {
             clq_group_destroy(group);
             group = NULL;
@@ -334,7 +334,7 @@ static void memory_and_ends(void **state) {
 
 /* ---- failures ---- */
 
-/* A call of a part is late: what waits in the whole ends with it, soon, and tells why. */
+/* A call of a part is late. A call that waits in the whole group ends with it, soon, and reports the cause. */
 static void a_failure_ends_all_groups(void **state) {
     (void)state;
     ranks all;
@@ -346,7 +346,7 @@ static void a_failure_ends_all_groups(void **state) {
     clq_group *group = comm_case_group(&all, &(clq_group_config){.deadline_s = 0.5});
     part = split_off(group, (unsigned[]){2, 1}, 2);
     make_memory(group, 3, memory);
-    for (unsigned r = 0; r < 3; r++) waits[r] = user_event(&all, r); /* without a deadline until they can start */
+    for (unsigned r = 0; r < 3; r++) waits[r] = user_event(&all, r); /* no deadline applies until the calls can start */
     part_waits[1] = user_event(&all, 1);
     assert_ok(add(group, memory, 3, waits, done));
     const double start = clq_now();
@@ -401,7 +401,7 @@ static void bad_colors(void **state) {
     for (size_t i = 0; i < CLQ_COUNT_OF(parts); i++) assert_null(parts[i]);
     assert_ok(clq_group_wait(group));
     clq_group_destroy(group);
-    assert_int_equal(context_references(&all), before); /* no group that was made before the failure is left */
+    assert_int_equal(context_references(&all), before); /* no group from before the failure is left */
     ranks_close(&all);
 }
 

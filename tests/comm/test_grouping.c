@@ -1,11 +1,11 @@
-/* Calls that are issued together: clq_group_start to clq_group_end. */
+/* Calls that are issued together, between clq_group_start and clq_group_end. */
 #include "comm/group/group.h"
 #include "support/check.h"
 #include "support/comm_cases.h"
 
 enum { ELEMENTS = 1 << 18, RANKS_MOST = 4 };
 
-/* A group, and on each rank a memory object with a copy of what it must hold. All values are whole numbers. */
+/* A group, with a memory object on each rank and a host copy of its expected content. All values are whole numbers. */
 typedef struct field {
     ranks all;
     clq_group *group;
@@ -60,7 +60,7 @@ static void field_close(field *f) {
     ranks_close(&f->all);
 }
 
-/* What the call does to the copies. */
+/* Does to the expected copies what the call does to the memory. */
 static void expect_reduced(field *f, size_t in, size_t out, size_t count, clq_redop op) {
     for (size_t i = 0; i < count; i++) {
         int32_t value = f->expected[0][in + i];
@@ -93,8 +93,8 @@ static const struct {
               {"bib", true, &staged},
               {"pi", false, &staged}};
 
-/* Any mixture of sizes, operations and places, later ones on what earlier ones gave, gives what they give one by one.
- */
+/* Any mixture of sizes, operations and places gives the same result as the calls one by one, even if later calls use
+ * results of earlier calls. */
 static void test_as_one_by_one(void **state) {
     (void)state;
     clq_random random = clq_random_start(11, 0);
@@ -110,7 +110,7 @@ static void test_as_one_by_one(void **state) {
                 bool in_place = clq_random_below(&random, 2) == 0;
                 size_t in = clq_random_below(&random, ELEMENTS / 2 - count);
                 size_t out = in_place ? in : ELEMENTS / 2 + clq_random_below(&random, ELEMENTS / 2 - count);
-                if (!in_place && i % 3 == 0) { /* back again: needs what others gave */
+                if (!in_place && i % 3 == 0) { /* back again: uses results of other calls */
                     size_t other = in;
                     in = out;
                     out = other;
@@ -143,7 +143,8 @@ static size_t meetings_of(field *f, size_t bucket_bytes, unsigned calls) {
     return after - before;
 }
 
-/* Twenty messages travel as one, as two in a bucket that is too small, or each by itself. */
+/* Twenty messages travel as one. With a bucket too small for all, they travel as two, and without buckets each by
+ * itself. */
 static void test_travel_together(void **state) {
     (void)state;
     field f;
@@ -152,7 +153,7 @@ static void test_travel_together(void **state) {
     assert_int_equal(twice, 2 * once);
 }
 
-/* Calls that ask for events; one waits for the caller, one for another call of the same group. */
+/* Calls that ask for events. One call waits for an event of the caller, another waits for a call of the same group. */
 static void test_events(void **state) {
     (void)state;
     for (size_t c = 0; c < CLQ_COUNT_OF(fields); c++) {
@@ -184,8 +185,8 @@ static void test_events(void **state) {
     }
 }
 
-/* An event that turns negative ends the group: all calls that travel with the one that waits for it fail, and those
- * behind. */
+/* If an event turns negative, the group ends: all calls that travel with the waiting call fail, and so do all later
+ * calls. */
 static void test_failed_event(void **state) {
     (void)state;
     for (size_t c = 0; c < CLQ_COUNT_OF(fields); c++) {
@@ -226,7 +227,7 @@ static void test_misuse(void **state) {
     assert_ok(clq_group_start(f.group));
     assert_int_equal(clq_group_start(f.group), CLQ_ERROR_STATE);
     assert_int_equal(clq_group_wait(f.group), CLQ_ERROR_STATE);
-    /* What is refused is not noted; the others are. */
+    /* A refused call is not noted. The other calls are. */
     assert_ok(reduce(&f, 0, 0, 100, CLQ_REDOP_SUM, NULL, NULL));
     assert_int_equal(reduce(&f, ELEMENTS - 5, 0, 100, CLQ_REDOP_SUM, NULL, NULL), CLQ_ERROR_ARGUMENT);
     assert_ok(reduce(&f, 200, 200, 100, CLQ_REDOP_SUM, NULL, NULL));
@@ -235,8 +236,8 @@ static void test_misuse(void **state) {
     expect_reduced(&f, 200, 200, 100, CLQ_REDOP_SUM);
     field_check(&f, "misuse");
     assert_ok(clq_group_start(f.group));
-    assert_ok(clq_group_end(f.group)); /* of nothing */
-    /* Memory that a noted call uses is not taken from under it. */
+    assert_ok(clq_group_end(f.group)); /* without a call */
+    /* Memory that a noted call uses is freed only after the call. */
     cl_mem extra;
     assert_ok(clq_group_alloc(f.group, 0, 4096, &extra));
     assert_ok(clq_group_start(f.group));
@@ -246,7 +247,7 @@ static void test_misuse(void **state) {
     assert_ok(clq_group_end(f.group));
     for (unsigned r = 0; r < 2; r++) memcpy(f.expected[r], f.expected[1] + 1024, 16 * sizeof(int32_t));
     field_check(&f, "freed");
-    /* A group that ends before its calls are issued completes their events. */
+    /* If a group is destroyed before its calls are issued, their events still complete. */
     assert_ok(clq_group_start(f.group));
     assert_ok(reduce(&f, 0, 0, 100, CLQ_REDOP_SUM, NULL, done));
     clq_group_destroy(f.group);
@@ -264,7 +265,7 @@ static void test_misuse(void **state) {
     ranks_close(&all);
 }
 
-/* An allocation that fails: every event completes, whole calls are done or not begun, and the group goes on. */
+/* An allocation fails: every event completes, each call is done as a whole or not begun, and the group goes on. */
 static void test_allocation_failures(void **state) {
     (void)state;
     field f;
@@ -289,7 +290,7 @@ static void test_allocation_failures(void **state) {
             }
         if (status != CLQ_OK) assert_int_equal(status, CLQ_ERROR_MEMORY);
         if (!ended) continue;
-        assert_int_equal(why.status, CLQ_ERROR_MEMORY); /* of a rank's thread: the group is over */
+        assert_int_equal(why.status, CLQ_ERROR_MEMORY); /* a rank's thread failed, so the group is over */
         field_close(&f);
         field_open(&f, "bb", false, staged);
         status = CLQ_ERROR_MEMORY;

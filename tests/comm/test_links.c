@@ -1,5 +1,6 @@
-/* Which way bytes go between two ranks, where some devices share the host's memory and others have their own: PoCL's
- * basic devices (b, c) are made to look discrete, its pool (p) and Intel's (i) are what they are. */
+/* Which transport carries the bytes between two ranks, if some devices share the host's memory and others have memory
+ * of their own. PoCL's basic devices (b, c) are made to look discrete. PoCL's pool (p) and Intel's runtime (i) are not
+ * disguised. */
 #include "support/check.h"
 #include "support/comm_cases.h"
 #include "support/disguise.h"
@@ -16,7 +17,7 @@ static void test_the_disguise(void **state) {
     ranks_close(&all);
 }
 
-/* What the explanation says of each link of the ring. */
+/* Checks what the explanation says of each link of the ring. */
 static void test_transports(void **state) {
     (void)state;
     const struct {
@@ -60,7 +61,7 @@ static void test_refused(void **state) {
     ranks_close(&all);
 }
 
-/* Every collective over ranks of both kinds, side by side in any order, with every algorithm. */
+/* Every collective over ranks of both kinds, in any order, with every algorithm. */
 static void test_mixed(void **state) {
     (void)state;
     static const char *const kinds[] = {"bp", "pb", "pib", "b1b1p", "pbibp", "b1b1ib2b2p", "cpcicpci"};

@@ -1,5 +1,5 @@
-/* Collectives between processes, over a network of threads: values against sums in double and exact integers, bits
- * against the order of sums that the schedules promise. */
+/* Collectives between processes, over a network of threads. Checks values against sums in double and against exact
+ * integers, and bits against the order of summation that the schedules promise. */
 #include "comm/outer/outer.h"
 #include "comm/reduce/reduce.h"
 #include "support/world_fabric.h"
@@ -20,7 +20,8 @@ typedef struct trial {
     bool in_place;
 } trial;
 
-/* Inputs: whole numbers in f64, so that sums are exact in any order; fractions in f32, so that the order shows. */
+/* Inputs. f64 gets whole numbers, so that sums are exact in any order. f32 gets fractions, so that the order shows in
+ * the bits. */
 static double value_of(const trial *t, unsigned rank, size_t i) {
     const uint32_t mixed = (uint32_t)(rank * 2654435761u + i * 40503u + 17) % 1009;
     if (t->op == CLQ_REDOP_PROD) return 1 + mixed % 2;
@@ -46,7 +47,7 @@ static double get(clq_dtype dtype, const void *data, size_t i) {
     }
 }
 
-/* ---- what must come out ---- */
+/* ---- expected results ---- */
 
 static double combined(const trial *t, double a, double b) {
     const double sum = t->op == CLQ_REDOP_PROD  ? a * b
@@ -56,7 +57,7 @@ static double combined(const trial *t, double a, double b) {
     return t->dtype == CLQ_F32 ? (double)(float)sum : sum;
 }
 
-/* Of floats the sum times 1/n, in their own precision. */
+/* The mean of floats is the sum times 1/n, both in the floats' own precision. */
 static double divided(const trial *t, double sum, unsigned size) {
     const unsigned by = t->divisor ? t->divisor : size;
     if (t->op != CLQ_REDOP_AVG) return sum;
@@ -64,14 +65,15 @@ static double divided(const trial *t, double sum, unsigned size) {
     return t->dtype == CLQ_F64 ? sum * (1.0 / by) : trunc(sum / by);
 }
 
-/* The ranks' values of element i, added from rank `first` on round the ring. */
+/* Element i of all ranks combined in ring order, from rank `first` on. */
 static double in_order(const trial *t, unsigned size, unsigned first, size_t i) {
     double sum = value_of(t, first % size, i);
     for (unsigned k = 1; k < size; k++) sum = combined(t, sum, value_of(t, (first + k) % size, i));
     return divided(t, sum, size);
 }
 
-/* Partners at distance 1, 2, … of 2^levels ranks, to which the others have added theirs. */
+/* Recursive doubling: partners at distance 1, 2, … of 2^levels ranks. The remaining ranks have added their values
+ * first. */
 static double by_doubling(const trial *t, unsigned size, size_t i) {
     double sums[FABRIC_RANKS_MAX];
     unsigned power = 1;
@@ -85,7 +87,8 @@ static double by_doubling(const trial *t, unsigned size, size_t i) {
     return divided(t, sums[0], size);
 }
 
-/* The part of `parts` equal ones that an element is in; *i becomes its place there, *count the part's. */
+/* Returns which of `parts` equal parts holds element *i. Changes *i to the place within this part, and *count to the
+ * length of the part. */
 static unsigned part_of(const trial *t, unsigned parts, size_t *i, size_t *count) {
     const size_t element = clq_dtype_bytes(t->dtype), bytes = *count * element;
     unsigned part = 0;
@@ -95,7 +98,8 @@ static unsigned part_of(const trial *t, unsigned parts, size_t *i, size_t *count
     return part;
 }
 
-/* Rows of `width` ranks add up a part each round the row; then columns add those up, a part of the part each. */
+/* In a torus, each row of `width` ranks first adds up one part per rank, round the row. Each column then adds up these
+ * parts, one smaller part per rank. */
 static double by_torus(const trial *t, unsigned size, unsigned width, size_t i) {
     const unsigned rows = size / width;
     size_t place = i, count = t->count;
@@ -121,7 +125,7 @@ static double all_reduced(const trial *t, unsigned size, size_t i) {
     return in_order(t, size, part, i); /* part p starts at rank p */
 }
 
-/* Element i of what rank `rank` gets; false: nothing is said of it. */
+/* The expected element i of rank `rank`. Returns false if the collective does not define this rank's output. */
 static bool wanted(const trial *t, unsigned size, unsigned rank, size_t i, double *out) {
     switch (t->collective) {
     case CLQ_ALL_REDUCE: *out = all_reduced(t, size, i); return true;
@@ -219,13 +223,13 @@ static void all_kinds(void **state) {
     for (unsigned size = 1; size <= 6; size++) run_all(size, 0, 0, runs_kinds, NULL);
 }
 
-/* What arrives late, and the window stays full. */
+/* Messages arrive late, and the window of messages in flight stays full. */
 static void over_a_slow_network(void **state) {
     (void)state;
     run_all(3, 1e-4, 20e6, runs_kinds, NULL);
 }
 
-/* Two collectives of one process at once, each with an object of its own. */
+/* Two collectives of one process at once, each with a clq_outer of its own. */
 typedef struct half {
     clq_outer *outer;
     fabric_rank *self;
@@ -264,7 +268,7 @@ static void two_at_once(void **state) {
     run_all(3, 0, 0, runs_two, NULL);
 }
 
-/* One rank's divisor is another number than that of the ranks. */
+/* An average whose divisor is not the number of ranks. */
 static void divides(fabric_rank *self) {
     clq_outer *outer;
     const trial t = {.algorithm = CLQ_ALGORITHM_RING,

@@ -1,5 +1,5 @@
-/* Messages from one rank to another: sender and receiver meet, and nobody else; several pairs at the same time; and
- * what happens where one of the two does not come, or comes for something else. */
+/* Messages from one rank to another. Only sender and receiver meet, and several pairs may do so at the same time. Also:
+ * what happens if one of the two does not come, or comes for something else. */
 #include "support/check.h"
 #include "support/comm_ranks.h"
 
@@ -23,7 +23,7 @@ typedef struct plan {
     clq_buffer *buffers[RANKS_MOST];
     atomic_bool first_pair_is_done;
     atomic_uint started;
-    uint64_t fail_at; /* the allocation that fails, from when all threads run */
+    uint64_t fail_at; /* the allocation that fails, counted from when all threads run */
     double seconds[RANKS_MOST];
 } plan;
 
@@ -51,7 +51,7 @@ static clq_status put(ranks *all, plan *p, unsigned rank, unsigned message, size
     return clq_queue_write(all->queues[rank], p->buffers[rank], 0, values, sizeof values, true);
 }
 
-/* What came from `from` is there, and nothing beside it was touched. */
+/* Checks that the message from `from` has arrived, and that the bytes around it are unchanged. */
 static clq_status check(ranks *all, plan *p, unsigned rank, unsigned from, unsigned message, size_t bytes) {
     unsigned char values[BYTES_MOST + 2 * GUARD];
     CLQ_TRY(clq_queue_read(all->queues[rank], p->buffers[rank], 0, values, sizeof values, true));
@@ -64,7 +64,7 @@ static clq_status check(ranks *all, plan *p, unsigned rank, unsigned from, unsig
     return CLQ_OK;
 }
 
-/* The rank's part of a message, as its sender or its receiver: `bytes` of its buffer. */
+/* The rank's part in a message, as its sender or its receiver. The message is `bytes` bytes of its buffer. */
 static clq_status pass(const ranks *all, const plan *p, unsigned rank, unsigned from, unsigned to, size_t offset,
                        size_t bytes) {
     const clq_task task = {.collective = CLQ_SEND_RECV,
@@ -91,7 +91,7 @@ static clq_status receive(ranks *all, plan *p, unsigned rank, unsigned from, uns
     return check(all, p, rank, from, message, bytes);
 }
 
-/* Messages there and back between a rank and its partner, the one with the lower number first. */
+/* Messages in both directions between a rank and its partner. The rank with the lower number sends first. */
 static clq_status talk(ranks *all, plan *p, unsigned rank, unsigned partner) {
     for (unsigned m = 0; m < 2 * CLQ_COUNT_OF(sizes); m++) {
         const bool mine = (m % 2 == 0) == (rank < partner);
@@ -103,7 +103,7 @@ static clq_status talk(ranks *all, plan *p, unsigned rank, unsigned partner) {
 
 /* ---- pairs ---- */
 
-/* Ranks 0 and 1 talk while no other rank calls anything; then 2 and 3; the last never does. */
+/* Ranks 0 and 1 talk while no other rank calls anything. Then ranks 2 and 3 talk. Any further rank calls nothing. */
 static clq_status talk_in_turn(ranks *all, unsigned rank, void *context) {
     plan *p = context;
     if (rank > 3) return CLQ_OK;
@@ -180,7 +180,7 @@ static clq_status run_act(ranks *all, unsigned rank, void *context) {
     return status;
 }
 
-/* Rank 2 sends to rank 1, which never comes; 0 and 3 wait for all in a barrier. */
+/* Rank 2 sends to rank 1, which never comes. Ranks 0 and 3 wait in a barrier of all ranks. */
 static clq_status one_is_missing(ranks *all, plan *p, unsigned rank) {
     if (rank == 1) return CLQ_OK;
     return rank == 2 ? send(all, p, 2, 1, 0, 5000) : ranks_meet(all->comm, rank);
@@ -201,7 +201,7 @@ static void a_rank_that_does_not_come_ends_all(void **state) {
             expect_text(all.results[r].detail, "rank 1 on pocl");
             assert_true(p.seconds[r] < 0.4 + 1);
         }
-        assert_int_equal(pass(&all, &p, 0, 0, 1, 0, 4), CLQ_ERROR_ABORTED); /* for good */
+        assert_int_equal(pass(&all, &p, 0, 0, 1, 0, 4), CLQ_ERROR_ABORTED); /* the communicator stays aborted */
         end(&all, &p);
     }
 }
@@ -248,7 +248,7 @@ static void to_itself(void **state) {
     plan p;
     unsigned char got[100];
     begin(&all, "bbi", &settings[1], &p);
-    /* A copy, and nobody else comes. */
+    /* A copy within one rank, for which no other rank comes. */
     assert_ok(put(&all, &p, 2, 5, sizeof got));
     const clq_task copy = {.collective = CLQ_SEND_RECV,
                            .queue = all.queues[2],
@@ -271,7 +271,7 @@ static clq_status one_message(ranks *all, plan *p, unsigned rank) {
     return rank == 0 ? send(all, p, 0, 2, 0, 100) : receive(all, p, 2, 0, 0, 100);
 }
 
-/* The link of a message, which is none of the ring, is there once it was sent. */
+/* A message makes a link that is not part of the ring. The explanation shows the link once the message was sent. */
 static void messages_are_explained(void **state) {
     (void)state;
     ranks all;
@@ -315,7 +315,7 @@ static void an_abort_ends_a_message(void **state) {
     end(&all, &p);
 }
 
-/* A failure outside of the communicator is told to it, as a strategy does. */
+/* The test reports a failure outside of the communicator to the communicator, as a strategy does. */
 static clq_status talk_short_of_memory(ranks *all, unsigned rank, void *context) {
     plan *p = context;
     if (atomic_fetch_add(&p->started, 1) + 1 == all->count) {
@@ -331,7 +331,7 @@ static clq_status talk_short_of_memory(ranks *all, unsigned rank, void *context)
     return clq_error_raise(&why);
 }
 
-/* Each allocation fails once: everyone comes back, and the communicator says why. */
+/* Each allocation fails once. All ranks return, and the communicator says why. */
 static void without_memory(void **state) {
     (void)state;
     const clq_group_config config = {

@@ -1,4 +1,5 @@
-/* The host's arithmetic: every type and operation against the book, lengths around every block, any bits. */
+/* The host's arithmetic. Checks every type and operation against the reference (comm_values.h), with lengths around
+ * every block size, and with any bit patterns. */
 #include <math.h>
 #include "comm/reduce/reduce.h"
 #include "support/check.h"
@@ -6,8 +7,8 @@
 
 enum { MOST = 704, RANKS = 3, ELEMENT = 8 };
 
-/* f16 and bf16: partial results stay in float here, the book rounds them every time. The same comes of whole numbers.
- */
+/* f16 and bf16: the host keeps partial results in float, and the reference rounds every partial result. For whole
+ * numbers both give the same result. */
 static bool rounds_less(clq_dtype dtype) { return dtype == CLQ_F16 || dtype == CLQ_BF16; }
 
 static void put(clq_dtype dtype, clq_redop op, void *array, size_t i, clq_random *random) {
@@ -18,11 +19,12 @@ static void put(clq_dtype dtype, clq_redop op, void *array, size_t i, clq_random
         values_put_any(dtype, array, i, word);
 }
 
-/* Where results are written: as usual, streamed to outputs that lie alike in their lines, to ones that do not, to one
- * that is an input, too, as usual or streaming. */
+/* Where and how results are written. USUAL: ordinary stores. STREAMED: streaming stores to outputs with the same
+ * alignment in their cache lines. STREAMED_APART: with different alignments. IN_PLACE: one output is also an input,
+ * with ordinary or streaming stores. */
 enum { USUAL, STREAMED, STREAMED_APART, IN_PLACE, STREAMED_IN_PLACE, WAYS };
 
-/* The width of vectors that is tested; the narrowest is on every processor. */
+/* The vector width under test. Every processor has the narrowest one. */
 static clq_reduce_level level;
 
 static bool next_level(void) {
@@ -83,7 +85,7 @@ static void test_every_type_and_operation(void **state) {
     while (next_level());
 }
 
-/* Whole numbers around every multiple of n and at both ends, by C's own division. */
+/* Whole numbers near multiples of n and at both ends of the range, against C's own division. */
 static void check_averages(clq_dtype dtype, unsigned n) {
     enum { MANY = 4096 };
     static uint64_t in[MANY], got[MANY], want[MANY];
@@ -113,7 +115,7 @@ static void test_averages_of_integers(void **state) {
     while (next_level());
 }
 
-/* Every half there is, against every sixty-first one. */
+/* All halves, combined with every sixty-first half. */
 static void check_all_halves(clq_dtype dtype, clq_redop op) {
     enum { ALL = 65536 };
     uint16_t *a = clq_alloc(ALL, 2), *b = clq_alloc(ALL, 2), *got = clq_alloc(ALL, 2), *want = clq_alloc(ALL, 2);
@@ -134,7 +136,7 @@ static void check_all_halves(clq_dtype dtype, clq_redop op) {
     clq_free(a);
 }
 
-/* Every half there is comes back as it went in, save that a NaN may become another; its bits are the same at every
+/* Every half comes back unchanged, except that a NaN may become another NaN. The bits are the same at every vector
  * width. */
 static void check_conversions(clq_dtype dtype) {
     enum { ALL = 65536 };
@@ -154,7 +156,7 @@ static void check_conversions(clq_dtype dtype) {
     }
 }
 
-/* Against the conversions of base, of one number each: all halves, and floats of all sizes between and beside them. */
+/* Compares with the scalar conversions of the base layer: all halves, and floats between and beside them. */
 static void check_halves_of_floats(void) {
     enum { ALL = 65536, COUNT = 3 * ALL - 1 };
     float *floats = clq_alloc(COUNT, sizeof *floats), *back = clq_alloc(COUNT, sizeof *back);

@@ -1,5 +1,5 @@
-/* Schedules on arrays: every algorithm and collective, n = 2 to 9, carried out as walk.c does, with sums whose terms
- * and order are kept as text. */
+/* Carries out schedules on arrays as walk.c does: every algorithm and collective, n = 2 to 9. Each cell records the
+ * terms of its sum and a hash of their order. */
 #include "comm/schedule/schedule.h"
 #include "support/check.h"
 
@@ -8,8 +8,8 @@
 
 enum { MOST = 9, PARTS_BYTES = 64, ROOM = MOST * MOST * PARTS_BYTES };
 
-/* A byte's content: how often each rank's byte of which place in its input is in it; and in which order it was summed.
- */
+/* A byte's content: how often each rank's input byte is in the sum, at which place in the input that byte was, and in
+ * which order the sum was made. */
 typedef struct cell {
     unsigned char times[MOST];
     unsigned origin; /* byte of the input; NOTHING: never written */
@@ -26,7 +26,7 @@ static cell combine(cell a, cell b) {
     assert_int_equal(a.origin, b.origin);
     cell c = a;
     for (unsigned r = 0; r < MOST; r++) c.times[r] = (unsigned char)(a.times[r] + b.times[r]);
-    /* The same for both orders of two, and different for other trees. */
+    /* Symmetric in a and b, but different for different trees of sums. */
     c.order = (a.order ^ b.order) * 2654435761u + a.order * b.order + 1;
     return c;
 }
@@ -44,7 +44,7 @@ static void fill(world *w, size_t in_bytes) {
             }
 }
 
-/* One round of all ranks: what is sent is what was there before the round, unless it is given up for exchange. */
+/* One round of all ranks. All sends come before all receives: a rank sends what its place held before the round. */
 static void run_round(world *w, unsigned phase, unsigned round) {
     static cell flying[MOST][ROOM];
     unsigned n = w->schedule.ranks;
@@ -79,7 +79,8 @@ static void run(world *w, clq_collective collective) {
         for (unsigned round = 0; round < w->schedule.phase[p].rounds; round++) run_round(w, p, round);
 }
 
-/* Byte i of the output of a rank: which byte of the inputs it is, and of which rank (or the sum of all: ranks). */
+/* For byte i of a rank's output: its byte in the inputs, and the rank of that input (s->ranks means the sum of all
+ * ranks). */
 static void expected(clq_collective collective, const clq_schedule *s, unsigned rank, size_t i, size_t *origin,
                      unsigned *whose) {
     *origin = i;
@@ -143,7 +144,7 @@ static void all_reduces(world *w, unsigned n, size_t bytes) {
         check_one(w, algorithms[a], CLQ_ALL_REDUCE, n, 0, 0, bytes, NULL);
 }
 
-/* Islands of one, of all, and of uneven sizes whose members do not stand side by side. */
+/* Islands of one rank each, one island of all ranks, and uneven islands whose members are not adjacent. */
 static void hierarchies(world *w, unsigned n, size_t bytes) {
     for (unsigned modulus = 1; modulus <= n; modulus++) {
         unsigned names[MOST];
@@ -177,7 +178,7 @@ static void test_others(void **state) {
     each_count(others);
 }
 
-/* The ring moves the least bytes that there can be. */
+/* The ring moves the least possible number of bytes. */
 static void test_ring_bytes(void **state) {
     (void)state;
     for (unsigned n = 2; n <= MOST; n++) {
@@ -190,7 +191,7 @@ static void test_ring_bytes(void **state) {
     }
 }
 
-/* A torus moves as many bytes as a ring, in fewer rounds; of a prime number of ranks it is a ring. */
+/* A torus moves as many bytes as a ring, in fewer rounds. For a prime number of ranks the torus is a ring. */
 static void test_torus(void **state) {
     (void)state;
     static const struct {
@@ -213,7 +214,7 @@ static void test_torus(void **state) {
     }
 }
 
-/* What has no form of an algorithm is a ring, and is told as one. */
+/* If an algorithm has no form for a collective, the schedule is a ring, and is reported as one. */
 static void test_forms(void **state) {
     (void)state;
     assert_int_equal(clq_schedule_form(CLQ_ALGORITHM_TORUS, CLQ_ALL_REDUCE, 6), CLQ_ALGORITHM_TORUS);
@@ -225,7 +226,8 @@ static void test_forms(void **state) {
     assert_int_equal(clq_schedule_between(CLQ_ALGORITHM_TORUS, 7, 64), CLQ_ALGORITHM_RING);
 }
 
-/* Between processes: the least messages of few bytes, the least bytes of many; a torus of many processes. */
+/* The choice between processes: the fewest messages for few bytes, the fewest bytes for many bytes, and a torus for
+ * many processes. */
 static void test_between(void **state) {
     (void)state;
     assert_int_equal(clq_schedule_between(CLQ_ALGORITHM_AUTO, 8, 64), CLQ_ALGORITHM_DOUBLING);
@@ -234,7 +236,7 @@ static void test_between(void **state) {
     assert_int_equal(clq_schedule_between(CLQ_ALGORITHM_AUTO, 67, 1 << 20), CLQ_ALGORITHM_RING); /* a prime */
     assert_int_equal(clq_schedule_between(CLQ_ALGORITHM_AUTO, 64, 1 << 20), CLQ_ALGORITHM_TORUS);
     assert_int_equal(clq_schedule_between(CLQ_ALGORITHM_AUTO, 10000, 64), CLQ_ALGORITHM_DOUBLING);
-    /* What is asked for; a star has a group's most ranks. */
+    /* A requested algorithm. A star cannot have more ranks than a group. */
     assert_int_equal(clq_schedule_between(CLQ_ALGORITHM_DOUBLING, 64, 1 << 20), CLQ_ALGORITHM_DOUBLING);
     assert_int_equal(clq_schedule_between(CLQ_ALGORITHM_DIRECT, 64, 1 << 20), CLQ_ALGORITHM_TORUS);
     assert_int_equal(clq_schedule_between(CLQ_ALGORITHM_HIERARCHICAL, 64, 1 << 20), CLQ_ALGORITHM_RING);

@@ -1,5 +1,5 @@
-/* Communicators split from a communicator: their collectives concern their ranks alone, go on beside those of other
- * communicators of the same ranks, and end with them where one fails. */
+/* Communicators that were split from a communicator. Their collectives involve only their own ranks, and run beside the
+ * collectives of other communicators of the same ranks. If one communicator fails, all of them end. */
 #include "support/check.h"
 #include "support/comm_cases.h"
 
@@ -45,7 +45,7 @@ static int32_t value_of(const stream *s, unsigned rank, unsigned round, size_t i
 
 static size_t count_of(unsigned number, unsigned round) { return 1 + (number * 977 + round * 613) % COUNT_MOST; }
 
-/* One sum of all ranks, and what it must be by plain addition. */
+/* Runs one sum over all ranks, and checks it against plain addition. */
 static clq_status add_once(stream *s, unsigned rank, unsigned round) {
     int32_t values[COUNT_MOST];
     const size_t count = count_of(s->number, round);
@@ -83,11 +83,12 @@ static void run_all(stream *streams, size_t count) {
     for (size_t i = 0; i < count; i++) ranks_expect_ok(&streams[i].part);
 }
 
-/* ---- who meets whom ---- */
+/* ---- which ranks meet ---- */
 
 static const char *const mixes[] = {"bbbb", "bpib", "b1i2b1i2"};
 
-/* Two halves, one before the other and at once, then all four: 2 and 3 need not come for 0 and 1. */
+/* The two halves run one after the other, and then at once. Then all four ranks run. Ranks 2 and 3 need not come for 0
+ * and 1. */
 static void halves_and_the_whole(void **state) {
     (void)state;
     for (size_t k = 0; k < CLQ_COUNT_OF(mixes); k++)
@@ -126,8 +127,8 @@ static void streams_that_overlap(void **state) {
         }
 }
 
-/* Every collective in a communicator whose ranks stand in another order, over every setting; and in a communicator
- * split from that. */
+/* Every collective, with every setting, in a communicator whose ranks are in another order. Then the same in a
+ * communicator that was split from it. */
 static void every_collective(void **state) {
     (void)state;
     for (size_t i = 0; i < COMM_SETTINGS; i++) {
@@ -157,7 +158,7 @@ static void every_collective(void **state) {
     }
 }
 
-/* A communicator goes on after the one that it was split from has ended. */
+/* A communicator still works after the communicator that it was split from was destroyed. */
 static void a_part_outlives_the_whole(void **state) {
     (void)state;
     ranks all;
@@ -173,7 +174,8 @@ static void a_part_outlives_the_whole(void **state) {
 
 /* ---- failures ---- */
 
-/* In stream 0 rank 1 waits for rank 2, which never comes; in stream 1, a little later, 0 and 3 wait for rank 1. */
+/* In stream 0, rank 1 waits for rank 2, which never comes. In stream 1, a little later, ranks 0 and 3 wait for rank
+ * 1. */
 static clq_status wait_in_vain(ranks *part, unsigned rank, void *context) {
     stream *s = context;
     if (s->worlds[rank] == (s->number == 0 ? 2u : 1u)) return CLQ_OK;
@@ -189,8 +191,8 @@ static void run_waiting(void *context) {
     ranks_run(&s->part, wait_in_vain, s);
 }
 
-/* Who waits in another communicator is told as soon as one is late, before its own deadline; the late rank is named by
- * its number in the first communicator. */
+/* As soon as one rank is late, ranks that wait in other communicators are told, before their own deadline. The error
+ * names the late rank by its number in the first communicator. */
 static void a_failure_ends_all_comms(void **state) {
     (void)state;
     static const clq_group_config impatient[] = {
@@ -229,8 +231,8 @@ static void abort_soon(void *context) {
     clq_comm_abort(context, &(clq_error){CLQ_ERROR_INTERRUPTED, "enough"});
 }
 
-/* An abort of any of them (the whole, a part, a part of a part, a second communicator of all ranks) ends a wait in any.
- */
+/* Four communicators: the whole, a part, a part of the part, and a second communicator of all ranks. An abort of any of
+ * them ends a wait in any of them. */
 static void an_abort_ends_all_comms(void **state) {
     (void)state;
     enum { COMMS = 4 };
@@ -284,7 +286,7 @@ static clq_status split_and_end(void *context) {
     return status;
 }
 
-/* What a split fails for is its caller's alone: the whole goes on. */
+/* If a split fails, only its caller sees the failure. The whole communicator goes on. */
 static void without_memory(void **state) {
     (void)state;
     static const clq_group_config configs[] = {
@@ -295,7 +297,7 @@ static void without_memory(void **state) {
         ranks all;
         stream s;
         ranks_open(&all, "bbb", false, &configs[c]);
-        assert_ok(split_and_end(&all)); /* measures where that is to be done, and keeps what it found */
+        assert_ok(split_and_end(&all)); /* measures the links if necessary, and keeps the result */
         assert_true(walk_allocations(split_and_end, &all) >= 5);
         open_stream(&all, 0, (unsigned[]){0, 1, 2}, 3, &s);
         run_all(&s, 1);

@@ -1,6 +1,6 @@
-/* A process that is stopped for longer than the deadline: whoever waits goes on waiting as if nothing had been. In a
- * barrier, at a gate, for an event, and in collectives of each kind. Who really does not come is late all the same
- * (comm/failure). */
+/* A process is stopped for longer than the deadline. A thread that waits goes on waiting as if nothing had happened: in
+ * a barrier, at a gate, for an event, and in collectives of each kind. A rank that really does not come still counts as
+ * late (comm/failure). */
 #include "comm/link/gate.h"
 #include "support/comm_ranks.h"
 #include "support/stop.h"
@@ -8,7 +8,7 @@
 static const double deadline_s = 1, stopped_s = 1.6;
 enum { COUNT = 5000 };
 
-/* What a thread of its own waits for. */
+/* What each thread waits for, and how its wait ended. */
 typedef struct waits {
     clq_barrier *barrier;
     clq_gate gate;
@@ -43,7 +43,7 @@ static void each_wait_goes_on(void **state) {
     for (size_t i = 0; i < CLQ_COUNT_OF(bodies); i++) assert_ok(clq_thread_start("waiter", bodies[i], &w, &threads[i]));
     nap(0.1);
     stop_process(stopped_s);
-    nap(0.1); /* who takes the stop for its deadline's end says so now */
+    nap(0.1); /* a thread that takes the stop for the end of its deadline would report so now */
     assert_ok(clq_barrier_wait(w.barrier, deadline_s));
     clq_gate_raise(&w.gate, 1);
     assert_ok(clq_event_complete(w.event, true));
@@ -59,7 +59,7 @@ static void each_wait_goes_on(void **state) {
 
 static clq_status come(ranks *all, unsigned rank, void *context) {
     clq_buffer **buffers = context;
-    if (rank == 1) { /* the others wait for it */
+    if (rank == 1) { /* the other ranks wait for rank 1 */
         nap(0.1);
         stop_process(stopped_s);
         nap(0.1);

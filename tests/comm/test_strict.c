@@ -7,7 +7,7 @@
 static strict layer;
 static unsigned seeds = STRICT_SEEDS;
 
-/* All links that any collective needs: they are made, and their transport is tested, when first needed. */
+/* Makes all links that any collective needs. Normally a link is made, and its transport tested, when first needed. */
 static clq_status make_links(const ranks *all, clq_comm *comm) {
     clq_task task = {.count = 1031};
     for (unsigned collective = 0; collective < CLQ_COLLECTIVE_COUNT; collective++)
@@ -19,7 +19,7 @@ static clq_status make_links(const ranks *all, clq_comm *comm) {
     return CLQ_OK;
 }
 
-/* Whether the transport can be used; anything but a refusal fails the test. */
+/* Whether the transport can be used. Any error but a refusal fails the test. */
 static bool can_use(const char *kinds, const clq_group_config *config) {
     ranks all;
     ranks_open(&all, kinds, false, NULL);
@@ -33,7 +33,7 @@ static bool can_use(const char *kinds, const clq_group_config *config) {
     return status == CLQ_OK;
 }
 
-/* Every collective; what else there is to choose goes on from one to the next. */
+/* Runs every collective. Other choices rotate from one collective to the next. */
 static void run_all(const char *kinds, clq_group_config config, unsigned seed) {
     ranks all;
     char where[128];
@@ -76,7 +76,7 @@ static void the_layer_is_on(void **state) {
     ranks_close(&all);
 }
 
-/* GPUs of one vendor, of two, beside CPUs; contexts of their own and shared. */
+/* GPUs of one vendor, of two vendors, and beside CPUs; with a context each and with shared contexts. */
 static void every_algorithm(void **state) {
     (void)state;
     static const char *const kinds[] = {"nn", "a1a1a1", "na", "nab", "a1a1i", "bann"};
@@ -89,8 +89,8 @@ static void every_algorithm(void **state) {
             }
 }
 
-/* Drivers with a copy of each memory object per device, which lose what two of them write to one object at a time, and
- * drivers without. Peer copies are refused or right. */
+/* Two kinds of drivers. One keeps a copy of each memory object per device, and loses writes if two devices write to one
+ * object at a time. The other does not. Peer copies are either refused or right. */
 static void peer_copies(void **state) {
     (void)state;
     static const clq_algorithm algorithms[] = {CLQ_ALGORITHM_RING, CLQ_ALGORITHM_HIERARCHICAL, CLQ_ALGORITHM_DOUBLING};
@@ -114,7 +114,7 @@ static void one_slow_device(void **state) {
     run_all("aan", (clq_group_config){.algorithm = CLQ_ALGORITHM_HIERARCHICAL}, 2);
 }
 
-/* Whatever the drivers do, the same bits. */
+/* The results have the same bits whatever the drivers do. */
 static void same_bits(void **state) {
     (void)state;
     static const char *const kinds[] = {"nna", "nab", "a1a1a1"};

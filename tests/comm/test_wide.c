@@ -1,5 +1,6 @@
-/* Communicators over the devices of several processes: values, and the bits of the hierarchical algorithm of one
- * process with as many devices. Processes are threads with devices of their own, over a network of the tests' own. */
+/* Communicators over the devices of several processes. Checks values, and that the bits equal those of the hierarchical
+ * algorithm in one process with as many devices. Here a process is a thread with devices of its own, on a network that
+ * the tests simulate. */
 #include "support/comm_ranks.h"
 #include "support/stop.h"
 #include "support/world_fabric.h"
@@ -7,14 +8,14 @@
 static const clq_world_config patient = {.silence_s = 60, .deadline_s = 60};
 enum { PROCESSES_MAX = 4 };
 
-/* One collective of all devices. */
+/* One collective over all devices. */
 typedef struct trial {
     clq_collective collective;
     size_t count;
     unsigned root, to, total;
     clq_redop op;
-    bool in_place, is_whole; /* whole numbers: any order of adding gives the same float */
-    bool halves;             /* of two processes of one device, if numbers are not whole */
+    bool in_place, is_whole; /* is_whole: values are whole numbers, whose float sum is the same in any order */
+    bool halves;             /* halves travel; if not is_whole, two processes with one device each */
 } trial;
 
 typedef struct cluster {
@@ -140,7 +141,7 @@ static clq_status run_trials(process *self, ranks *mine, bool is_even) {
                 trial t = {.collective = (clq_collective)c, .count = counts[n], .op = ops[way], .is_whole = true};
                 t.total = clq_comm_total(self->comm);
                 t.in_place = way % 2 == 0 && c != CLQ_SEND_RECV;
-                t.halves = way == 0; /* whole numbers of this size are halves, too */
+                t.halves = way == 0; /* whole numbers of this size are exact as halves, too */
                 t.root = (unsigned)(way + n) % t.total;
                 t.to = (unsigned)(2 * way + n + 1) % t.total;
                 if (!is_even && (c == CLQ_REDUCE_SCATTER || c == CLQ_ALL_GATHER)) continue;
@@ -156,7 +157,7 @@ static bool is_even(const cluster *all) {
     return true;
 }
 
-/* Before the world is closed. */
+/* Must run before the world is closed. */
 static void destroy(ranks *mine) {
     clq_comm_destroy(mine->comm);
     mine->comm = NULL;
@@ -172,7 +173,7 @@ static void runs_all(fabric_rank *rank) {
     destroy(mine);
 }
 
-/* kinds: of each process's devices. others: config of all processes but the first. */
+/* kinds: the devices of each process. config: of the first process. others: config of all other processes. */
 static void with_cluster(unsigned processes, const char *const *kinds, const clq_group_config *config,
                          const clq_group_config *others, void (*body)(fabric_rank *), cluster *all) {
     fabric_rank ranks_of[FABRIC_RANKS_MAX];
@@ -198,7 +199,7 @@ static void all_collectives(void **state) {
         {2, {"bb", "bb"}, {0}},
         {3, {"bb", "bb", "bb"}, {0}},
         {4, {"b", "b", "b", "b"}, {0}},
-        {2, {"bb", "b"}, {0}}, /* unlike numbers */
+        {2, {"bb", "b"}, {0}}, /* different numbers of devices */
         {3, {"b", "pbb", "bb"}, {0}},
         {2, {"bb", "bb"}, {.algorithm = CLQ_ALGORITHM_RING, .transport = CLQ_TRANSPORT_STAGED}},
         {3, {"bb", "bb", "bb"}, {.algorithm = CLQ_ALGORITHM_DOUBLING, .transport = CLQ_TRANSPORT_STAGED}},
@@ -211,7 +212,7 @@ static void all_collectives(void **state) {
     }
 }
 
-/* What travels is halves: each process's number is rounded, and so is their sum. */
+/* The processes exchange halves: each process's number is rounded to a half, and so is the sum. */
 static void sums_halves(fabric_rank *rank) {
     cluster *all = rank->context;
     ranks *mine = &all->of[rank->rank];
@@ -371,7 +372,7 @@ static void a_failure_ends_all_processes(void **state) {
     with_cluster(2, kinds, NULL, NULL, fails, &all);
 }
 
-/* The leader of process 0 waits between processes. The other one aborts, or does not come within 0.5 s. */
+/* The leader of process 0 waits for process 1, which aborts or does not come within 0.5 s. */
 static void leaves_in_the_lurch(fabric_rank *rank) {
     cluster *all = rank->context;
     ranks *mine = &all->of[rank->rank];
@@ -463,7 +464,7 @@ static bool holds(const ranks *mine, unsigned rank, const clq_slice *slice, size
            found == value;
 }
 
-/* Each rank's elements are its number among all, and i % 100. */
+/* Each element is the rank's number among all ranks, plus i % 100. */
 static clq_status call_group(clq_group *group, const ranks *mine) {
     const unsigned first = clq_group_first(group), total = clq_group_total(group);
     clq_slice in[CLQ_REPLICAS_MAX], out[CLQ_REPLICAS_MAX];
@@ -472,7 +473,7 @@ static clq_status call_group(clq_group *group, const ranks *mine) {
         in[r] = slice_of(group, mine, r, GROUP_COUNT, (float)(first + r));
         out[r] = slice_of(group, mine, r, GROUP_COUNT, 0);
     }
-    CLQ_TRY(clq_group_start(group)); /* two that are packed */
+    CLQ_TRY(clq_group_start(group)); /* two calls that are packed */
     CLQ_TRY(clq_all_reduce(group, in, out, GROUP_COUNT, CLQ_F32, CLQ_REDOP_SUM, NULL, NULL));
     CLQ_TRY(clq_all_reduce(group, in, in, GROUP_COUNT, CLQ_F32, CLQ_REDOP_MAX, NULL, NULL));
     CLQ_TRY(clq_group_end(group));
@@ -494,7 +495,7 @@ static clq_status misuse_group(clq_group *group, const ranks *mine, clq_world *w
     for (unsigned r = 0; r < mine->count; r++) in[r] = out[r] = slice_of(group, mine, r, GROUP_COUNT, 0);
     const bool right =
         clq_broadcast(group, in, out, 10, CLQ_F32, clq_group_total(group), NULL, NULL) == CLQ_ERROR_ARGUMENT &&
-        clq_all_gather(group, in, out, 10, CLQ_F32, NULL, NULL) == CLQ_ERROR_UNSUPPORTED && /* of 1 and 2 ranks */
+        clq_all_gather(group, in, out, 10, CLQ_F32, NULL, NULL) == CLQ_ERROR_UNSUPPORTED && /* with 1 and 2 ranks */
         clq_group_span(group, world) == CLQ_ERROR_STATE &&
         clq_group_split(group, colors, NULL, 1, &part) == CLQ_ERROR_UNSUPPORTED;
     return right ? clq_group_barrier(group, NULL, NULL) : clq_fail(CLQ_ERROR_STATE, "misuse: %s", clq_error_detail());

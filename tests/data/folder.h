@@ -1,4 +1,4 @@
-/* Folders of data files for tests, made by hand: each test has one of its own below the build. */
+/* Folders of data files for tests. Each test makes a folder of its own below the build folder. */
 #ifndef CLQ_TEST_DATA_FOLDER_H
 #define CLQ_TEST_DATA_FOLDER_H
 
@@ -12,7 +12,7 @@
 #include <zlib.h>
 
 typedef struct folder {
-    char path[512], file[1024]; /* file: what in_folder gave last */
+    char path[512], file[1024]; /* file: the path that in_folder returned last */
 } folder;
 
 static inline folder folder_make(void) {
@@ -48,7 +48,7 @@ static inline void put_file(folder *f, const char *name, const void *data, size_
     assert_int_equal(fclose(file), 0);
 }
 
-/* An IDX file of bytes; a name that ends in .gz is compressed. */
+/* Writes an IDX file of bytes. Compresses it if the name ends in .gz. */
 static inline void put_idx(folder *f, const char *name, unsigned rank, const size_t *dims,
                            const unsigned char *values) {
     unsigned char bytes[4096] = {0, 0, 8, (unsigned char)rank};
@@ -82,7 +82,7 @@ static inline void put_npy(folder *f, const char *name, clq_dtype dtype, unsigne
 
 #define DIMS(...) ((const size_t[]){__VA_ARGS__})
 
-/* The call fails with `expected`, and its message has each of the words. */
+/* Checks that a call failed with `expected`, and that the error message contains both words. */
 static inline void expect_failure(clq_status status, clq_status expected, const char *word, const char *other) {
     if (status != expected)
         fail_msg("expected '%s', got '%s': %s", clq_status_text(expected), clq_status_text(status), clq_error_detail());
@@ -90,7 +90,7 @@ static inline void expect_failure(clq_status status, clq_status expected, const 
     expect_text(clq_error_detail(), other);
 }
 
-/* The folder is no dataset. */
+/* Checks that the folder cannot be opened as a dataset. */
 static inline void expect_bad(const folder *f, clq_status expected, const char *word, const char *other) {
     clq_dataset *data = NULL;
     expect_failure(clq_dataset_open(f->path, "train", &data), expected, word, other);

@@ -1,4 +1,4 @@
-/* Folders that are not what they should be: one clear line each, and no dataset. */
+/* Folders with faults. Each is refused with one clear line, and gives no dataset. */
 #include "data/folder.h"
 
 #include <math.h>

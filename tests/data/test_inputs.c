@@ -1,10 +1,10 @@
-/* Samples for several inputs of a model: from a folder's numbered files and from memory; integers; and what is refused.
- */
+/* Samples for a model with several inputs: from a folder's numbered files, from memory, and as integers. Also what is
+ * refused. */
 #include "data/folder.h"
 
 enum { N = 5, FIRST = 2, SECOND = 3, ALL = FIRST + SECOND };
 
-/* Values of the first input are n and -n, those of the second 10 n, 10 n + 1, 10 n + 2. */
+/* Sample n has the values n and -n for the first input, and 10 n, 10 n + 1, 10 n + 2 for the second. */
 static float first[N * FIRST], second[N * SECOND];
 static int64_t whole[N * SECOND];
 static const int32_t labels[N] = {0, 1, 2, 3, 4};
@@ -64,7 +64,7 @@ static void of_memory(void **state) {
     clq_dataset_destroy(data);
 }
 
-/* A walk that is under way starts over. */
+/* Adding an input makes a walk that is under way start over. */
 static void added_on_the_way(void **state) {
     (void)state;
     clq_dataset *data = of_one();
@@ -99,7 +99,7 @@ static void of_folders(void **state) {
     folder_remove(&f);
 }
 
-/* Integers of each type become the floats that they are. */
+/* Integers of each type become floats with the same values. */
 static void integers(void **state) {
     (void)state;
     static const int8_t i8[] = {-128, 127};

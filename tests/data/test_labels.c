@@ -1,5 +1,5 @@
-/* Labels for several outputs of a model: from a folder's numbered files and from memory, in every walk over the data,
- * and what is refused. */
+/* Labels for a model with several outputs: from a folder's numbered files and from memory, in every kind of walk over
+ * the data. Also what is refused. */
 #include "data/folder.h"
 
 #include <math.h>
@@ -81,7 +81,7 @@ static void check_batch(const clq_batch *batch) {
                   (const float *)more[0].values + i * VALUES, ((const int32_t *)more[1].values)[i]);
 }
 
-/* Rows that are left where they lie, whole and from the second on. */
+/* Checks rows, which are not copied into batches: all of them, and those from the second on. */
 static void check_rows(const clq_rows *rows) {
     assert_int_equal(rows->feed->count, 4);
     for (size_t from = 0; from < CLQ_MIN(rows->count, (size_t)2); from++) {
@@ -153,8 +153,8 @@ static void of_folders(void **state) {
     folder_remove(&f);
 }
 
-/* It reads ahead while labels are added, and then starts over. */
-/* As of fit(x, x): in place of labels for two outputs, beside weights, and again by another factor. */
+/* Samples become labels, as in fit(x, x): in place of the labels of two outputs, with weights kept, and again with
+ * another factor. */
 static void samples_are_labels(void **state) {
     (void)state;
     enum { COUNT = 4, WIDTH = 3 };
@@ -187,6 +187,7 @@ static void samples_are_labels(void **state) {
     clq_dataset_destroy(data);
 }
 
+/* The dataset reads ahead while labels are added, and then starts over. */
 static void added_on_the_way(void **state) {
     (void)state;
     clq_dataset *data = of_one();
@@ -241,7 +242,7 @@ static void bad_arrays(void **state) {
     bool more;
     float odd[N] = {0};
     odd[3] = INFINITY;
-    OK(clq_dataset_next(data, &batch, &more)); /* what is refused leaves it alone */
+    OK(clq_dataset_next(data, &batch, &more)); /* a refused call changes nothing */
     expect_failure(clq_dataset_add_labels(data, first, CLQ_I64, 1), CLQ_ERROR_ARGUMENT, "i32", "f32");
     expect_failure(clq_dataset_add_labels(data, odd, CLQ_F32, 1), CLQ_ERROR_ARGUMENT, "label 3", "finite");
     expect_failure(clq_dataset_add_labels(data, second, CLQ_F32, 0), CLQ_ERROR_ARGUMENT, "there are no labels",
@@ -256,7 +257,7 @@ static void bad_arrays(void **state) {
     clq_dataset_destroy(data);
 }
 
-/* Each allocation fails once; the dataset is then as it was. */
+/* Each allocation fails once. The dataset is then unchanged. */
 static void out_of_memory(void **state) {
     (void)state;
     for (size_t is_float = 0; is_float < 2; is_float++) {

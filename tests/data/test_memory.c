@@ -1,5 +1,5 @@
-/* Every allocation of every call fails once: MEMORY with a detail, nothing leaked (the leak checker sees
- * to that), and the same call succeeds afterwards. */
+/* Every allocation of every call fails once. The call then returns MEMORY with a detail and leaks nothing (the leak
+ * checker checks this), and the same call succeeds afterwards. */
 #include "data/folder.h"
 
 typedef clq_status (*attempt)(void *context, clq_dataset **data);
@@ -103,7 +103,7 @@ static void pipeline(void **state) {
     }
 }
 
-/* Rows that are left where they lie need the order's memory, and nothing after that. */
+/* Rows, which are not copied into batches, need memory for the order of samples only, and nothing after that. */
 static void rows(void **state) {
     (void)state;
     clq_dataset *data;
@@ -116,7 +116,7 @@ static void rows(void **state) {
     clq_memory_fail_at(0, false);
     assert_int_equal(r.count, 77);
     for (size_t epoch = 0; epoch < 4; epoch++) {
-        if (epoch == 2) clq_memory_fail_at(1, true); /* two epochs have theirs */
+        if (epoch == 2) clq_memory_fail_at(1, true); /* the orders of two epochs are allocated */
         for (size_t i = 0; i <= clq_dataset_batches(data); i++) {
             assert_int_equal(clq_dataset_next_rows(data, &r, &more), CLQ_OK);
             assert_int_equal(more, i < clq_dataset_batches(data));

@@ -1,6 +1,6 @@
-/* The stages: what order samples come in, how they are cut into batches, and that neither prefetching
- * nor seeking changes it. Sample number n is {n, n >> 8, n + 1}, its label is n, so that a batch tells
- * which samples it holds. */
+/* The stages of a dataset: the order of samples, how samples are cut into batches, and that neither prefetching nor
+ * seeking changes this. Sample number n is {n, n >> 8, n + 1} and its label is n, so that a batch tells which samples
+ * it holds. */
 #include "data/folder.h"
 
 enum { ELEMENTS = 3, SAMPLES_MAX = 1000 };
@@ -172,8 +172,7 @@ static void shuffle_is_a_permutation(void **state) {
     clq_dataset_destroy(twin);
 }
 
-/* Over many epochs each of the 24 orders of 4 samples comes equally often (here: within 5 standard
- * deviations). */
+/* Over many epochs, each of the 24 orders of 4 samples occurs equally often (here: within 5 standard deviations). */
 static void shuffle_is_uniform(void **state) {
     (void)state;
     enum { EPOCHS = 24000 };
@@ -194,8 +193,8 @@ static void shuffle_is_uniform(void **state) {
     clq_dataset_destroy(data);
 }
 
-/* tf.data's buffer in so many words: a queue of `buffer` samples. The drawn one leaves, the oldest takes
- * its place, and the next one of the source joins at the end. */
+/* tf.data's shuffle buffer, spelled out as a queue of `buffer` samples. The drawn sample leaves, the oldest sample
+ * takes its place, and the next sample of the source joins at the end. */
 static void model_of_a_buffer(size_t samples, size_t buffer, uint64_t seed, uint64_t epoch, size_t *out) {
     size_t queue[SAMPLES_MAX * 2], begin = 0, end = 0, source = 0;
     clq_random random = clq_random_start(seed, (uint64_t)2 << 56 | epoch);
@@ -292,8 +291,8 @@ static void copy_array(const clq_rows *rows, clq_feed_role role, unsigned index,
     clq_rows_copy(rows, array, to);
 }
 
-/* Rows that are left where they lie are those of the batches, whole and in parts, and both walks go on from the same
- * place. */
+/* Rows, which are not copied, hold the same samples as batches, whole and in parts. A walk may take a batch after rows,
+ * or rows after a batch, and goes on from the same place. */
 static void rows_are_those_of_batches(void **state) {
     (void)state;
     enum { COUNT = 37, BATCH = 8 };
@@ -341,7 +340,7 @@ static void rows_are_those_of_batches(void **state) {
         }
 }
 
-/* A lent batch stays as it is however long the caller keeps it, while the thread works on. */
+/* A lent batch stays unchanged however long the caller keeps it, while the prefetching thread works on. */
 static void a_lent_batch_is_left_alone(void **state) {
     (void)state;
     clq_dataset *data = numbered(60);

@@ -1,4 +1,4 @@
-/* How a batch is shared out: tf.distribute's examples, and the laws of any split. */
+/* How a batch is divided among replicas: the examples of tf.distribute, and laws that hold for every split. */
 #include "data/folder.h"
 
 static void expect_shares(size_t count, unsigned replicas, const double *weights, const size_t *expected) {
@@ -39,8 +39,9 @@ static void weighted_shares(void **state) {
     expect_shares(7, 1, WEIGHTS(0.5), DIMS(7));
 }
 
-/* Any weights: runs that follow each other, that add up, each its part rounded up or down, none for a weight of 0; and
- * no share of a smaller count is larger than what clq_shares_most says of the whole. */
+/* Laws for any weights. Shares are runs that follow one another and add up to the count. Each share is its exact part
+ * rounded up or down, and 0 for a weight of 0. No share of a smaller count is larger than clq_shares_most says for the
+ * whole count. */
 static void laws_of_weights(void **state) {
     (void)state;
     clq_random random = clq_random_start(7, 0);
@@ -69,7 +70,8 @@ static void laws_of_weights(void **state) {
     }
 }
 
-/* Whole weights of a full batch are its shares: so a split that was counted out is what is made. */
+/* Whole-number weights that add up to a full batch are its shares. So a split that was worked out in samples is made
+ * exactly. */
 static void whole_weights_are_the_shares(void **state) {
     (void)state;
     clq_random random = clq_random_start(8, 0);

@@ -1,4 +1,4 @@
-/* Folders of every kind as users have them: what arrives in batches is what the files say. */
+/* Folders of every kind that users have. The batches hold what the files hold. */
 #include "data/dataset.h"
 #include "data/folder.h"
 
@@ -61,7 +61,7 @@ static void plain_comes_before_gz(void **state) {
     put_idx(&f, "train-images-idx2-ubyte.gz", 2, DIMS(2, 1), (const unsigned char[]){8, 8});
     put_idx(&f, "train-images-idx2-ubyte", 2, DIMS(2, 1), (const unsigned char[]){3, 4});
     put_idx(&f, "train-labels-idx1-ubyte", 1, DIMS(2), (const unsigned char[]){0, 1});
-    put_file(&f, "train-images-idx2-ubyte.part", "x", 1); /* is none of them */
+    put_file(&f, "train-images-idx2-ubyte.part", "x", 1); /* is not one of the dataset's files */
     clq_dataset *data;
     OK(clq_dataset_open(f.path, "train", &data));
     assert_memory_equal(whole(data).samples, ((const unsigned char[]){3, 4}), 2);
@@ -240,7 +240,7 @@ static void from_memory(void **state) {
     assert_true(clq_dataset_get_info(data)->float_labels);
     clq_dataset_destroy(data);
 
-    labels[1] = -1; /* a value may be that; for class numbers the trainer refuses it */
+    labels[1] = -1; /* a value may be negative; the trainer refuses it as a class number */
     OK(clq_dataset_arrays(samples, CLQ_F32, 2, 1, DIMS(2), labels, CLQ_I32, 1, &data));
     assert_true(clq_dataset_get_info(data)->label_least == -1 && clq_dataset_get_info(data)->label_least_at == 1);
     clq_dataset_destroy(data);

@@ -1,4 +1,4 @@
-/* Made-up data: its shape follows its name, it can be learned, and it never changes. */
+/* Made-up data: its name gives its shape, a model can learn it, and it never changes. */
 #include "data/folder.h"
 
 static const uint8_t *samples_of(clq_dataset *data, const int32_t **labels) {
@@ -112,8 +112,8 @@ static void can_be_learned(void **state) {
     clq_dataset_destroy(test);
 }
 
-/* People compare figures on it, so it stays as it is. The sums come from another program, in another
- * language, that follows the paper on Philox. */
+/* People compare results on this data, so it must not change. The sums come from an independent program in another
+ * language, which follows the paper on Philox. */
 static void never_changes(void **state) {
     (void)state;
     static const struct {

@@ -1,11 +1,12 @@
-/* Texts: windows of a file's bytes, with the byte behind each as its label; and what clq_dataset_look says of sets.
- * Byte n of the texts follows from n, so that a window tells where it begins. */
+/* Texts: a sample is a window of a file's bytes, and the label of each byte is the next byte. Also what
+ * clq_dataset_look reports of datasets. Byte n of the test's texts follows from n, so that a window tells where it
+ * begins. */
 #include "data/dataset.h"
 #include "data/folder.h"
 
 enum { BYTES = 1000, HELD = BYTES / 10, TRAINED = BYTES - HELD };
 
-/* Two neighbouring bytes are at one place alone. */
+/* Each pair of neighbouring bytes occurs at one place only. */
 static unsigned char byte_at(size_t n) { return (unsigned char)(n % 2 ? n / 2 % 125 : 128 + n / 250); }
 
 static void put_text(folder *f, const char *name, size_t bytes) {
@@ -22,7 +23,7 @@ static clq_dataset *opened(folder *f, const char *part) {
     return data;
 }
 
-/* Where a window of the batch begins in the file; its bytes and labels are checked. */
+/* Returns where a window of the batch begins in the file. Checks its bytes and labels. */
 static size_t place_of(const clq_batch *batch, size_t row, size_t window, size_t first, size_t end) {
     const unsigned char *tokens = (const unsigned char *)batch->samples + row * window;
     const int32_t *labels = (const int32_t *)batch->labels + row * window;
@@ -69,7 +70,8 @@ static void windows_lie_side_by_side(void **state) {
     folder_remove(&f);
 }
 
-/* Each epoch has the windows from some place of the first one on, each once; the same by any way to walk. */
+/* Each epoch begins at some place within the first window, and has each window from there on once. All ways to walk
+ * give the same windows. */
 static void shuffled_windows_begin_elsewhere(void **state) {
     (void)state;
     enum { WINDOW = 16, WINDOWS = (TRAINED - 1) / WINDOW - 1, EPOCHS = 6 };
@@ -128,7 +130,7 @@ static void windows_are_taken_and_set_anew(void **state) {
     put_text(&f, "book.txt", BYTES);
     clq_dataset *data = opened(&f, "train");
     const clq_dataset_info *info = clq_dataset_get_info(data);
-    assert_int_equal(info->shape[0], 128); /* unless it is set */
+    assert_int_equal(info->shape[0], 128); /* the default window */
     OK(clq_dataset_take(data, 3));
     assert_int_equal(info->samples, 3);
     OK(clq_dataset_window(data, 400));
@@ -143,7 +145,7 @@ static void windows_are_taken_and_set_anew(void **state) {
     folder_remove(&f);
 }
 
-/* Of any length of a window, however often it was set. */
+/* The index of the smallest label is right for any window length, however often the length was set. */
 static void the_smallest_label_has_its_window(void **state) {
     enum { AT = 300, LENGTHS = 4 };
     static const size_t lengths[LENGTHS] = {16, 400, 1, 7};

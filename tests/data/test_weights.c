@@ -1,4 +1,4 @@
-/* Weights of samples: they follow their samples through every walk over the data; and what is refused. */
+/* Weights of samples. They follow their samples through every kind of walk over the data. Also what is refused. */
 #include "data/folder.h"
 
 #include <math.h>
@@ -56,7 +56,7 @@ static void follow_their_samples(void **state) {
     clq_dataset_destroy(data);
 }
 
-/* Weights are of the whole set, whatever part of it is taken by then, and in whatever order. */
+/* Weights are given for the whole dataset, whatever part of it was taken before, and in whatever order. */
 static void follow_a_part(void **state) {
     (void)state;
     static const size_t parts[] = {1, 5, N - 1, N + 7};
@@ -116,7 +116,7 @@ static void from_files(void **state) {
         const clq_status status = clq_dataset_read_weights(data, in_folder(&f, cases[i].file));
         if (cases[i].status != CLQ_OK) expect_failure(status, cases[i].status, cases[i].words, cases[i].file);
         if (cases[i].status == CLQ_OK) OK(status);
-        walk(data, true); /* what was refused left those before */
+        walk(data, true); /* a refused call left the old weights */
     }
     clq_dataset_destroy(data);
     folder_remove(&f);

@@ -3,7 +3,7 @@
 
 #include <zlib.h>
 
-/* One gzip member of the data, made by zlib's own file functions; behind what the file has already. */
+/* Appends one gzip member with the data to the file, by zlib's own file functions. */
 static const char *append_gz(const char *name, const void *data, size_t bytes) {
     const char *path = files_path(name);
     gzFile file = gzopen(path, "ab9");
@@ -13,7 +13,7 @@ static const char *append_gz(const char *name, const void *data, size_t bytes) {
     return path;
 }
 
-/* Repeats itself, so it shrinks much, but not as one byte would. */
+/* Repeats itself, so it shrinks a lot, but not as much as a single repeated byte. */
 static unsigned char *pattern(size_t bytes) {
     unsigned char *data = clq_alloc(bytes, 1);
     assert_non_null(data);
@@ -58,7 +58,7 @@ static void members(void **state) {
     size_t shortest;
     free(files_get(files_path("nothing"), &shortest));
     assert_int_equal(shortest, 20); /* no gzip is shorter */
-    /* The last member's length says 0: it is no guess at the whole. */
+    /* The last member states a length of 0, which says nothing about the whole. */
     append_gz("three", data, 1000000);
     append_gz("three", data + 1000000, 2000000);
     expect(append_gz("three", "", 0), 3000000, data, 3000000);
@@ -75,7 +75,7 @@ static void what_cannot_be_compressed(void **state) {
     expect_refusal(files_path("noise"), sizeof(data) - 1, "more than");
 }
 
-/* A second member that begins at each place around the end of what is read at once. */
+/* A second member that begins at each position near the end of a piece (what is read at once). */
 static void members_across_pieces(void **state) {
     (void)state;
     enum { PIECE = 1 << 18, LONGEST = PIECE + 100 };
@@ -85,7 +85,7 @@ static void members_across_pieces(void **state) {
     for (size_t i = 0; i < LONGEST; i++) data[i] = (unsigned char)clq_random_u32(&random);
     for (size_t end = PIECE - 3; end <= PIECE + 1; end++) {
         size_t bytes = end, size = 0;
-        for (int i = 0; i < 9 && size != end; i++) { /* noise becomes a little longer: how much is zlib's affair */
+        for (int i = 0; i < 9 && size != end; i++) { /* zlib decides by how much noise grows */
             bytes -= size ? size - end : 0;
             (void)remove(files_path("noise"));
             free(files_get(append_gz("noise", data, bytes), &size));
@@ -123,7 +123,7 @@ static void damage(void **state) {
     good[bytes / 2] ^= 0x55;
     expect_refusal(files_put("bad", good, bytes), 9999, "damaged gzip at offset");
     good[bytes / 2] ^= 0x55;
-    good[2] = 7; /* a method that nobody has */
+    good[2] = 7; /* a method that does not exist */
     expect_refusal(files_put("bad", good, bytes), 9999, "unknown compression method");
     good[2] = 8;
     char word[64], longer[4096];
@@ -134,7 +134,7 @@ static void damage(void **state) {
     expect_refusal(files_put("bad", longer, bytes + 40), 9999, word);
     memcpy(longer + bytes, "\x1f\x8b", 2); /* the start of another member */
     expect_refusal(files_put("bad", longer, bytes + 2), 9999, "truncated");
-    expect(files_put("bad", good, bytes), 5000, data, 5000); /* the damage was all there was to refuse */
+    expect(files_put("bad", good, bytes), 5000, data, 5000); /* apart from the damage, the file is good */
     free(good);
     clq_free(data);
 }

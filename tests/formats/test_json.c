@@ -58,7 +58,7 @@ static void deep(void **state) {
     clq_free(text);
 }
 
-/* Numbers have points whatever the thread's locale, which stays the thread's. */
+/* Numbers have decimal points in any locale of the thread, and the thread keeps its locale. */
 static void threads_keep_their_locale(void **state) {
     (void)state;
     const locale_t own = duplocale(LC_GLOBAL_LOCALE), before = uselocale(own);

@@ -1,4 +1,5 @@
-/* Each allocation of every reader and writer fails once, and from then on, Jansson's and zlib's with them. */
+/* Each allocation of every reader and writer fails, once alone and once with all later ones. This includes the
+ * allocations of Jansson and zlib. */
 #include "formats/formats.h"
 #include "support/files.h"
 #include "support/formats_seeds.h"
@@ -18,7 +19,7 @@ typedef struct reading {
 static clq_status read_one(void *context) {
     reading *r = context;
     if (seeds_read(r->kind, r->path)) return CLQ_OK;
-    /* Jansson calls some failed allocations a syntax error: there it is enough that the failure is clean. */
+    /* Jansson reports some failed allocations as a syntax error. Then it is enough that the failure is clean. */
     bool jansson = r->kind == SEED_JSON || r->kind == SEED_SAFETENSORS;
     return jansson || strstr(clq_error_detail(), "memory") ? CLQ_ERROR_MEMORY : CLQ_ERROR_FORMAT;
 }

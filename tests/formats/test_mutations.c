@@ -43,7 +43,7 @@ static size_t mutate(clq_random *random, unsigned char *data, size_t bytes) {
     return bytes;
 }
 
-/* Damaged files are read or refused; the sanitizers, and seeds_read itself, watch. */
+/* Damaged files are read or refused. The sanitizers and seeds_read check that nothing else happens. */
 static void damaged_files(void **state) {
     (void)state;
     const seed *seeds;

@@ -42,7 +42,7 @@ static void what_numpy_writes(void **state) {
                  clq_npy_read(files_put("r", npy_record, sizeof(npy_record)), &array));
 }
 
-/* A version 1.0 file of this header with this many bytes behind it. */
+/* Reads a version 1.0 file with this header and with this many bytes after it. */
 static clq_status read_header(const char *header, size_t data_bytes, clq_array *out) {
     char file[1024] = "\x93NUMPY\1\0";
     size_t length = strlen(header);
@@ -149,7 +149,7 @@ static void expect_file(const char *path, const void *data, size_t bytes) {
     free(got);
 }
 
-/* Byte by byte what numpy itself writes. */
+/* Writes the same bytes as numpy itself. */
 static void writes_as_numpy_does(void **state) {
     (void)state;
     static const struct {

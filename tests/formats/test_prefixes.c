@@ -16,8 +16,8 @@ static void good_files_are_good(void **state) {
     for (int kind = 0; kind < SEED_KINDS; kind++) assert_true(seen[kind]);
 }
 
-/* A file that was cut anywhere is refused, by the reader of its kind and by all others; so is one with a byte too
- * many. CIFAR-10's files tell no length: there a whole number of records is good. */
+/* A file that was cut anywhere is refused by the reader of its kind and by all others. So is a file with one byte too
+ * many. CIFAR-10's files do not state a length, so a whole number of records is good. */
 static void cut_files_are_refused(void **state) {
     (void)state;
     const seed *seeds;

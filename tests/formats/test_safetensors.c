@@ -6,7 +6,7 @@ static void what_the_library_writes(void **state) {
     (void)state;
     clq_safetensors *file;
     assert_ok(clq_safetensors_open(files_put("f", safetensors_file, sizeof(safetensors_file)), &file));
-    static const char *const names[] = {"step", "dense/bias", "dense/kernel", "none", "mask"}; /* as their data lie */
+    static const char *const names[] = {"step", "dense/bias", "dense/kernel", "none", "mask"}; /* in data order */
     assert_int_equal(clq_safetensors_count(file), 5);
     for (size_t i = 0; i < 5; i++) assert_string_equal(clq_safetensors_at(file, i)->name, names[i]);
     assert_null(clq_safetensors_at(file, 5));
@@ -139,7 +139,7 @@ static void bad_lengths(void **state) {
     assert_null(file);
 }
 
-/* Other programs' files of weights are called what they are. */
+/* If a file of weights has another program's format, the error names this format. */
 static void other_formats_are_named(void **state) {
     static const struct {
         const char *begin, *says;
@@ -160,7 +160,7 @@ static void other_formats_are_named(void **state) {
     assert_null(file);
 }
 
-/* A header of a byte more than allowed, in a file that has it. */
+/* A header that is one byte longer than allowed, in a file that is as long as the header says. */
 static void too_long_a_header(void **state) {
     (void)state;
     clq_safetensors *file = NULL;

@@ -21,7 +21,7 @@ static void writes(void **state) {
     const char *path = files_path("trace.json");
     clq_trace_writer *writer;
     assert_ok(clq_trace_writer_open(path, &writer));
-    assert_int_not_equal(access(path, F_OK), 0); /* not before it is whole */
+    assert_int_not_equal(access(path, F_OK), 0); /* there is no file before it is complete */
     assert_ok(clq_trace_writer_process(writer, 3, "a \"b\"\\\n\x01 \xc3\xa9", "within 2 us"));
     assert_ok(clq_trace_writer_thread(writer, 3, 7, "queue"));
     assert_ok(clq_trace_writer_put(

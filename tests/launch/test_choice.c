@@ -1,4 +1,4 @@
-/* Choices: which candidate is selected by the list's own selections, forced or exact, by rule and by what is kept; and
+/* Which candidate a choice selects: by the list's own selections (forced or exact), by rule, and by what is kept. Also
  * which choices the list notes. */
 #include "device/fixture.h"
 #include "launch/launch.h"
@@ -23,7 +23,8 @@ static int close_device(void **state) {
     return files_end(state);
 }
 
-/* "product 3x4": "tiles" and "blocks", and where one names it "library". What a list with such selections selects. */
+/* Makes the choice "product 3x4" with the candidates "tiles" and "blocks", and also "library" if a selection names it.
+ * Returns the candidate that a list with these selections selects. */
 static const char *selected(const clq_selections *selections, clq_choice *out, size_t *noted) {
     static char name[CLQ_CANDIDATE_BYTES];
     clq_list *list;
@@ -50,7 +51,7 @@ static void own_selections_decide(void **state) {
         clq_selection own[2];
         const char *want;
         size_t candidates;
-        bool noted; /* what is forced is not */
+        bool noted; /* forced choices are not noted */
     } cases[] = {
         {{{"product 3x4", "blocks"}}, "blocks", 2, true},
         {{{"product 3x4", "library"}}, "library", 3, true},
@@ -58,7 +59,7 @@ static void own_selections_decide(void **state) {
         {{{"product 3x5", "blocks"}}, "tiles", 2, true},
         {{{"product *", "blocks"}}, "blocks", 2, false},
         {{{"product *", "library"}}, "library", 3, false},
-        {{{"product *", "nothing"}, {"product *", "blocks"}}, "blocks", 2, false}, /* the first that names one */
+        {{{"product *", "nothing"}, {"product *", "blocks"}}, "blocks", 2, false}, /* the first valid name */
         {{{"prod*", "tiles"}, {"product 3x4", "blocks"}}, "tiles", 2, false},
         {{{"*", "blocks"}}, "blocks", 2, false},
         {{{"sum *", "library"}}, "tiles", 2, true},
@@ -86,12 +87,12 @@ static void what_is_kept_comes_next(void **state) {
     assert_string_equal(selected(&(clq_selections){.entries = &other, .count = 1}, &choice, &noted), "blocks");
     assert_string_equal(selected(&(clq_selections){.by_rule = true}, &choice, &noted), "tiles");
     assert_string_equal(selected(&(clq_selections){.by_rule = true, .nth = 9}, &choice, &noted), "blocks");
-    assert_ok(clq_selection_keep(device, "product 3x4", "library")); /* is no candidate unless it is named */
+    assert_ok(clq_selection_keep(device, "product 3x4", "library")); /* no candidate unless a selection names it */
     assert_string_equal(selected(NULL, &choice, &noted), "tiles");
     assert_false(choice.kept);
 }
 
-/* One that is named has a place also where there are as many candidates as can be. */
+/* A candidate that a selection names has a place even if the choice is full. */
 static void a_full_choice_takes_what_is_named(void **state) {
     (void)state;
     static const clq_selection forced = {"full", "named"};

@@ -1,5 +1,5 @@
-/* Fused launches compute bit for bit what they compute one by one, whatever part of the list is run: runs of them
- * between calls, and more than one kernel takes. */
+/* Fused launches give the same bits as the same launches one by one, whatever part of the list is run. Covers runs of
+ * launches between calls, and runs longer than one kernel takes. */
 #include "device/fixture.h"
 #include "launch/launch.h"
 #include "support/check.h"
@@ -36,7 +36,7 @@ static void close_bench(bench *b) {
     for (size_t i = 0; i < b->count; i++) clq_buffer_destroy(b->buffers[i]);
 }
 
-/* values[to] -= rate * values[from]; `options` make it another function. */
+/* values[to] -= rate * values[from]. Other `options` make another function. */
 static void add_step(bench *b, size_t to, size_t from, const char *options) {
     int lanes = (int)clq_device_vector(b->device);
     clq_launch_begin(b->list, "step", "update", options, "update");
@@ -105,7 +105,7 @@ static void build_mixed(bench *b) {
     CHECK_OK(clq_list_bind(b->list));
 }
 
-/* a, b: whose buffers the first two values lie in. */
+/* a, b: the arrays whose buffers hold the first two values. */
 static void check_mixed(const bench *of, size_t a, size_t b) {
     float want[ARRAYS][FLOATS];
     for (size_t i = 0; i < FLOATS; i++) {
@@ -118,7 +118,7 @@ static void check_mixed(const bench *of, size_t a, size_t b) {
     for (size_t v = 0; v < ARRAYS; v++) check_array(of, buffers[v], want[v]);
 }
 
-/* How often kernels are launched by what runs on the bench's queue, which is one that counts meanwhile. */
+/* How many kernels `run` launches on the bench's queue. Meanwhile the bench has a queue that counts. */
 static size_t launches_of(bench *b, void (*run)(bench *b)) {
     clq_queue *queue = b->queue;
     clq_span *launches;
@@ -203,7 +203,7 @@ static clq_status bind_again(void *context) {
     return status;
 }
 
-/* Whichever allocation fails, binding says so and leaves nothing behind. */
+/* Whichever allocation fails, binding reports the failure and leaves nothing behind. */
 static void starved_on(clq_device *device, clq_queue *queue) {
     if (!clq_device_runs_in_caller(device)) return; /* nothing here depends on the driver */
     bench b = open_bench(device, queue, ARRAYS, true);
@@ -217,7 +217,7 @@ static void allocations_may_fail(void **state) {
     on_each_driver(starved_on);
 }
 
-/* Another buffer for a value that a fused and another launch read. */
+/* Replaces the buffer of a value that a fused launch and another launch read. */
 static void replaced_on(clq_device *device, clq_queue *queue) {
     static const size_t whole[] = {3};
     bench b = open_bench(device, queue, ARRAYS, true);
@@ -245,7 +245,7 @@ static void a_buffer_is_replaced_in_all_launches(void **state) {
     on_each_driver(replaced_on);
 }
 
-/* ---- more than one kernel takes ---- */
+/* ---- more launches than one kernel takes ---- */
 
 static void long_on(clq_device *device, clq_queue *queue) {
     enum { LAUNCHES = 300, HALF = LAUNCHES / 2 };

@@ -1,4 +1,4 @@
-/* Launch lists: the first wrong use is latched and named, and running keeps to the capacity. */
+/* Launch lists: a list latches and names its first wrong use, and a run keeps to the list's capacity. */
 #include "device/fixture.h"
 #include "launch/launch.h"
 #include "support/check.h"

@@ -1,5 +1,5 @@
-/* Launch lists with an order: the first launch waits for the order's event, and the event that is given is the last
- * one's, whether they are kernels, fused runs of kernels, library calls or kernels with no work. */
+/* Launch lists with an order. The first launch waits for the order's event, and the event that comes back is that of
+ * the last launch. This holds for kernels, fused runs of kernels, library calls, and kernels with no work. */
 #include "device/fixture.h"
 #include "launch/launch.h"
 #include "support/check.h"
@@ -89,7 +89,7 @@ static void check(clq_device *device, clq_queue *queue, const what *kinds, bool 
     clq_event *before, *done = NULL;
     assert_ok(clq_event_create(device, &before));
     assert_ok(clq_event_create(device, &gate));
-    for (unsigned again = 0; again < 2; again++) { /* in the place of an event that was given before */
+    for (unsigned again = 0; again < 2; again++) { /* the second time, the new event replaces the event from before */
         const bool holds = again == 0;
         const clq_order order = {.after = {NULL, before}, .done = &done};
         assert_ok(clq_list_run_after(b.list, queue, 0, LAUNCHES, &order));
@@ -111,7 +111,7 @@ static void check(clq_device *device, clq_queue *queue, const what *kinds, bool 
     for (size_t i = 0; i < CLQ_COUNT_OF(b.buffers); i++) clq_buffer_destroy(b.buffers[i]);
 }
 
-/* Where a thread's device runs its commands in it, orders have no events to wait for. */
+/* If the device runs its commands in the calling thread, orders have no events to wait for. */
 static void run_in_order(clq_device *device, clq_queue *queue) {
     if (clq_device_runs_in_caller(device)) return;
     for (what first = KERNEL; first <= NO_WORK; first++)

@@ -1,5 +1,5 @@
-/* Steps on paper, held against closed forms, tables of order statistics, and a simulation that goes from event to event
- * and knows no item before its time. */
+/* Predicted steps, compared with closed forms, with tables of order statistics, and with a simulation that goes from
+ * event to event and knows no item before its time. */
 #include "scale/scale.h"
 #include "support/check.h"
 
@@ -57,7 +57,8 @@ static void tori(void **state) {
     }
 }
 
-/* Bytes that no number of ranks divides: one rank stands for those that have whole parts. */
+/* Byte counts that do not divide evenly by the number of ranks. If one rank stands for all, it is walked with whole
+ * parts. */
 static void uneven_rings(void **state) {
     (void)state;
     for (unsigned n = 2; n <= 40; n++) {
@@ -85,15 +86,15 @@ static void doublings(void **state) {
                      expected = (levels + (folds ? 2 : 0)) * hop + (levels + (folds ? 1 : 0)) * add;
         const double found = walk(&s, &plain, false);
         if (!folds) expect(found, expected, 1e-12, "doubling", n);
-        /* Ranks that are folded begin a hop later than the others, which need not all wait for them at each level. */
+        /* Folded ranks begin a hop later than the others. The others need not all wait for them at each level. */
         if (found > expected * (1 + 1e-12) || found < expected - hop - add)
             fail_msg("doubling, %u ranks: %g s, with every hop %g", n, found, expected);
         expect(walk(&s, &plain, true), expected, 1e-12, "doubling by one", n);
     }
 }
 
-/* Of messages that follow one another over n - 1 links, the last one comes when all but it have left, and is passed on.
- */
+/* Messages follow one another over n - 1 links. The last message leaves when all messages before it have left, and is
+ * then passed on. */
 static void pipelines(void **state) {
     (void)state;
     clq_scale_link link = plain;
@@ -106,7 +107,7 @@ static void pipelines(void **state) {
     }
 }
 
-/* All come in by the root's one link. */
+/* All messages come in by the root's one link. */
 static void stars(void **state) {
     (void)state;
     const clq_scale_link link = {.byte_s = 1e-9};
@@ -118,12 +119,12 @@ static void stars(void **state) {
 
 /* ---- from event to event ---- */
 
-/* A rank, as its thread sees it: the next message that it may send, the next one that it waits for. */
+/* A rank as its thread sees it: the next message that it may send, and the next message that it waits for. */
 typedef struct agent {
     size_t sent, received;       /* items */
-    double link_free, came_free; /* out, in */
-    double busy;                 /* with what came, until then */
-    double arrives[ITEMS_MOST];  /* of the message of each item; < 0: it has not left */
+    double link_free, came_free; /* until when the outgoing and the incoming link are busy */
+    double busy;                 /* until when the rank processes what came */
+    double arrives[ITEMS_MOST];  /* when each item's message arrives; < 0: it has not left */
 } agent;
 
 typedef struct network {
@@ -144,7 +145,8 @@ static clq_hop hop_of(const network *w, unsigned rank, size_t item, size_t *sent
     return hop;
 }
 
-/* Whether a rank does something at `now`. *next: the earliest later time at which one of its doings may be possible. */
+/* Whether a rank does something at `now`. *next: the earliest later time at which the rank may be able to do
+ * something. */
 static bool act(network *w, unsigned rank, double now, double *next) {
     agent *a = &w->agents[rank];
     size_t sent, came;
@@ -164,7 +166,7 @@ static bool act(network *w, unsigned rank, double now, double *next) {
         }
         if (a->arrives[a->received] >= 0) *next = fmin(*next, a->arrives[a->received]);
     }
-    /* What it is busy with is not received yet. */
+    /* A message that the rank still processes is not received yet. */
     const size_t done = a->received - (a->busy > now ? 1 : 0);
     if (a->sent == w->items || (a->sent >= stride && done < a->sent - stride + 1)) return false;
     const clq_hop hop = hop_of(w, rank, a->sent, &sent, &came);
@@ -219,13 +221,13 @@ static void events(void **state) {
                  {CLQ_ALGORITHM_RING, CLQ_REDUCE_SCATTER}, {CLQ_ALGORITHM_RING, CLQ_ALL_GATHER},
                  {CLQ_ALGORITHM_RING, CLQ_BROADCAST},      {CLQ_ALGORITHM_RING, CLQ_REDUCE},
                  {CLQ_ALGORITHM_RING, CLQ_SEND_RECV}};
-    /* Bound by the wire, by latency, by the processor. */
+    /* Links that are bound by the wire, by latency, and by the processor. */
     static const clq_scale_link links[] = {
         {20e-6, 8e-9, 1e-6, 0.1e-9, 4096}, {900e-6, 8e-9, 7e-6, 0.3e-9, 1000}, {5e-6, 0.1e-9, 11e-6, 2e-9, 2048}};
     for (size_t c = 0; c < CLQ_COUNT_OF(cases); c++)
         for (size_t k = 0; k < CLQ_COUNT_OF(links); k++)
             for (unsigned n = 2; n <= RANKS_MOST; n++) {
-                /* Folded ranks and others send to one at the same time: which comes first is nobody's choice. */
+                /* Folded ranks and others send to one rank at the same time. Their order is arbitrary. */
                 if (cases[c].algorithm == CLQ_ALGORITHM_DOUBLING && (n & (n - 1)) != 0) continue;
                 const clq_schedule s = make(cases[c].algorithm, cases[c].collective, n, 64 * 331);
                 expect(walk(&s, &links[k], false), play(&s, &links[k]), 1e-9, clq_collective_name(cases[c].collective),
@@ -242,7 +244,7 @@ static void slowest(void **state) {
         const double sigma = sqrt(log1p(spread * spread));
         expect(clq_scale_largest(2, spread), erfc(-0.5 * sigma), 1e-9, "two draws", 2);
     }
-    /* Of small spreads, normal draws: expected largest values as Harter (1961) tabulates them. */
+    /* For small spreads, normal draws: the expected largest values as Harter (1961) tabulates them. */
     static const struct {
         unsigned n;
         double largest;
@@ -255,7 +257,7 @@ static void slowest(void **state) {
 
 /* ---- steps ---- */
 
-/* Two machines, a link that costs a second for each 100 bytes: exchanges of 64 k bytes take 0.64 k s by a ring. */
+/* Two machines, with a link that costs a second per 100 bytes: a ring exchanges 64 k bytes in 0.64 k s. */
 static clq_scale_task two_machines(const clq_scale_piece *pieces, size_t count) {
     return (clq_scale_task){.machines = 2,
                             .devices = 1,
@@ -278,7 +280,8 @@ static void steps(void **state) {
     (void)state;
     static const clq_scale_piece pieces[] = {{0.25, 128}, {0.5, 64}, {0.5, 64}, {1, 128}};
     clq_scale_task task = two_machines(pieces, 4);
-    /* Of 128 bytes each: 1.28 s each. Whole at 1.5, 2 and 3; ends at 2.78, 4.06 and 5.34. */
+    /* Buckets of 128 bytes take 1.28 s each. They are complete at 1.5, 2 and 3. Their exchanges end at 2.78, 4.06 and
+     * 5.34. */
     task.bucket_bytes = 128;
     clq_scale_result r = step_of(&task);
     assert_int_equal(r.buckets, 3);
@@ -286,20 +289,21 @@ static void steps(void **state) {
     expect(r.exposed_s, 2.34, 1e-12, "exposed", 2);
     expect(r.step_s, 5.84, 1e-12, "step", 2);
     expect(r.efficiency, 3.5 / 5.84, 1e-12, "efficiency", 2);
-    /* One behind the other: 3 + 3.84 + 0.5. */
+    /* Computing and the exchange one after the other: 3 + 3.84 + 0.5. */
     task.bucket_bytes = CLQ_SCALE_WHOLE;
     expect(step_of(&task).step_s, 7.34, 1e-12, "whole", 2);
     /* A fast link hides all but the last bucket. */
     task.bucket_bytes = 128;
     task.between.byte_s = 0.0001;
     expect(step_of(&task).exposed_s, 0.0128, 1e-9, "hidden", 2);
-    /* The slowest of two. */
+    /* Waiting for the slower of two machines. */
     task.spread = 0.2;
     expect(step_of(&task).waiting_s, 3 * (erfc(-0.5 * sqrt(log1p(0.04))) - 1), 1e-9, "waiting", 2);
     /* A single device neither waits nor exchanges. */
     task.machines = 1;
     assert_true(step_of(&task).efficiency == 1);
-    /* Devices of a machine: to the first, between, and back; each way S over their link, in one message. */
+    /* Several devices per machine: to the first device, between machines, and back. Each way inside takes S over the
+     * devices' link, in one message. */
     task = two_machines(pieces, 4);
     task.bucket_bytes = CLQ_SCALE_WHOLE;
     task.devices = 2;
@@ -307,7 +311,8 @@ static void steps(void **state) {
     expect(step_of(&task).exchange_s, 3.84 + 2 * 0.384, 1e-12, "inside", 2);
 }
 
-/* AUTO is what the library chooses by bytes. The best is no worse than any that may be asked for. */
+/* AUTO is the algorithm that the library chooses by bytes. The best algorithm is no worse than any that can be asked
+ * for. */
 static void best(void **state) {
     (void)state;
     static const clq_scale_piece few[] = {{1, 4096}}, many[] = {{0.3, 40 << 20}, {0.7, 20 << 20}, {1, 40 << 20}};

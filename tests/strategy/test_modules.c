@@ -1,4 +1,4 @@
-/* Which module a strategy is: by name, by the number of devices, and what is refused. */
+/* Which module implements a strategy, by its name and the number of devices, and which combinations are refused. */
 #include "strategy/module.h"
 #include "support/check.h"
 #include "support/system.h"
@@ -12,7 +12,7 @@ static clq_status create(clq_strategy_kind kind, const char *spec, clq_strategy 
     static clq_model *model;
     clq_devices devices;
     assert_ok(clq_devices_select(sys, spec, &devices));
-    clq_model_destroy(model); /* the last strategy's, which has ended */
+    clq_model_destroy(model); /* belongs to the last strategy, which has ended */
     assert_ok(clq_model_create("small", &model));
     assert_ok(
         clq_model_finish(model, clq_dense(model, clq_input(model, CLQ_SHAPE(3)), &(clq_dense_config){.units = 2})));

@@ -1,4 +1,4 @@
-/* Workers of a pool: commands in order, waiting, the first failure, and what becomes of the commands behind it. */
+/* Workers of a pool: commands run in order, waiting, the first failure, and what happens to the commands after it. */
 #include "strategy/replicas/pool.h"
 #include "support/check.h"
 #include "support/system.h"
@@ -12,7 +12,7 @@ typedef struct owner {
     uint64_t ran[COMMANDS], count; /* `bytes` of the commands that ran */
     atomic_uint skipped;
     size_t fails_at;
-    atomic_uint *meeting; /* who is about to fail waits here for all others; NULL: nobody waits */
+    atomic_uint *meeting; /* a worker that is about to fail waits here for all others; NULL: no worker waits */
 } owner;
 
 typedef struct bench {
@@ -83,7 +83,7 @@ static void commands_run_in_order(void **state) {
     }
     b.owners[1].count = 0;
     assert_ok(clq_worker_call(&b.workers[1], &(clq_command){.kind = &note_kind, .bytes = 7}));
-    assert_int_equal(b.owners[1].count, 1); /* done when the call returns, and by nobody else */
+    assert_int_equal(b.owners[1].count, 1); /* the command is done when the call returns, and no other worker ran it */
     assert_int_equal(b.owners[0].count, COMMANDS);
     assert_ok(clq_pool_failure(&b.pool));
     end(&b);
@@ -95,7 +95,7 @@ static void the_first_failure_is_the_pools(void **state) {
     static bench b;
     start(&b);
     b.owners[1].fails_at = FAILS_AT;
-    post_all(&b); /* nobody blocks the poster */
+    post_all(&b); /* posting never blocks */
     assert_fails(CLQ_ERROR_DEVICE, "worker 1 has had enough", clq_pool_wait(&b.pool));
     assert_fails(CLQ_ERROR_DEVICE, "replica 1", clq_pool_failure(&b.pool));
     assert_fails(CLQ_ERROR_DEVICE, "worker 1", clq_worker_call(&b.workers[0], &(clq_command){.kind = &note_kind}));
@@ -107,8 +107,8 @@ static void the_first_failure_is_the_pools(void **state) {
     assert_int_equal(b.why.status, CLQ_ERROR_DEVICE);
 }
 
-/* Of failures at the same time one is the pool's, as a whole. That they do not write it together is for the thread
- * sanitizer to see. */
+/* If two workers fail at the same time, the pool reports one of the failures, whole. The thread sanitizer checks that
+ * the workers do not write it at the same time. */
 static void one_of_two_failures_is_the_pools(void **state) {
     (void)state;
     static bench b;

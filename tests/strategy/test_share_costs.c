@@ -1,4 +1,4 @@
-/* The arithmetic of shares by speed: what samples cost, and the shares that are done the soonest. */
+/* The arithmetic of shares by speed: what samples cost, and which shares finish soonest. */
 #include "strategy/replicas/shares.h"
 #include "support/check.h"
 
@@ -12,7 +12,7 @@ static double slowest(unsigned replicas, const clq_share_cost *costs, const size
     return seconds;
 }
 
-/* The least time of all splits of `total` over replicas from r on. */
+/* The shortest time among all splits of `total` over the replicas from r on. */
 static double best_of(unsigned r, unsigned replicas, const clq_share_cost *costs, const size_t *most, size_t total) {
     double best = (double)INFINITY;
     if (r + 1 >= replicas || r + 1 >= REPLICAS_MOST)
@@ -22,7 +22,7 @@ static double best_of(unsigned r, unsigned replicas, const clq_share_cost *costs
     return best;
 }
 
-/* Against all splits, one by one. */
+/* Compares with every possible split. */
 static void no_split_is_faster(void **state) {
     (void)state;
     clq_random random = clq_random_start(3, 0);
@@ -56,7 +56,7 @@ static void who_begins_too_late_gets_nothing(void **state) {
     assert_int_equal(counts[1], 0);
 }
 
-/* Observations of a replica of so much fixed time and so much by sample. */
+/* Observes a replica with this fixed time and this time per sample. */
 static void observe(clq_share_cost *cost, size_t samples, double fixed_s, double sample_s) {
     clq_share_cost_observe(cost, samples, fixed_s + (double)samples * sample_s);
 }
@@ -68,26 +68,27 @@ static void check(const clq_share_cost *cost, double fixed_s, double sample_s) {
 static void costs_are_found(void **state) {
     (void)state;
     clq_share_cost cost = {0};
-    observe(&cost, 100, 0, 2e-3); /* as long as there is one number of samples, all is by sample */
+    observe(&cost, 100, 0, 2e-3); /* as long as only one number of samples was seen, all time counts as per sample */
     check(&cost, 0, 2e-3);
     observe(&cost, 100, 0, 6e-3); /* three times slower */
     check(&cost, 0, 6e-3);
     cost = (clq_share_cost){0};
     observe(&cost, 100, 0.1, 2e-3);
     check(&cost, 0, 3e-3);
-    observe(&cost, 50, 0.1, 2e-3); /* another number shows what is fixed */
+    observe(&cost, 50, 0.1, 2e-3); /* a second number of samples shows the fixed part */
     check(&cost, 0.1, 2e-3);
-    observe(&cost, 50, 0.3, 6e-3); /* all is three times slower */
+    observe(&cost, 50, 0.3, 6e-3); /* everything is three times slower */
     check(&cost, 0.3, 6e-3);
-    observe(&cost, 52, 0.3, 6e-3); /* too near to tell more */
+    observe(&cost, 52, 0.3, 6e-3); /* too close to 50 to tell more */
     check(&cost, 0.3, 6e-3);
-    observe(&cost, 0, 0.3, 6e-3); /* without samples, what is fixed remains, */
+    observe(&cost, 0, 0.3, 6e-3); /* without samples only the fixed part remains, */
     check(&cost, 0.3, 6e-3);
-    observe(&cost, 0, 0.1, 0); /* and tells how fast it is */
+    observe(&cost, 0, 0.1, 0); /* and shows how fast the replica is */
     check(&cost, 0.1, 2e-3);
 }
 
-/* What cannot be is not believed: more samples in less time, and more than half of the time fixed at once. */
+/* Implausible observations are not taken as they are: more samples in less time, or a fixed part that suddenly is more
+ * than half of the time. */
 static void noise_makes_no_cost(void **state) {
     (void)state;
     clq_share_cost cost = {0};

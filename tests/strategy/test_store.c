@@ -1,4 +1,5 @@
-/* The store by itself: its parts, its updates against one on arrays, and what readers see while it is updated. */
+/* The store by itself: its parts, its updates compared with updates of plain arrays, and what readers see during an
+ * update. */
 #include "strategy/exchange/store.h"
 #include "support/check.h"
 
@@ -15,7 +16,7 @@ static clq_store *open_store(unsigned parts) {
     return store;
 }
 
-/* Whole lines, all of them, and none larger than another by more than a line. */
+/* Parts consist of whole lines, cover all lines, and differ in size by at most one line. */
 static void parts_are_alike(void **state) {
     (void)state;
     for (unsigned wanted = 0; wanted < 8; wanted++) {
@@ -35,12 +36,12 @@ static void parts_are_alike(void **state) {
         clq_store_destroy(store);
     }
     clq_store_destroy(NULL);
-    clq_store *store = open_store(1000); /* more than it takes */
+    clq_store *store = open_store(1000); /* more than the most */
     assert_int_equal(clq_store_parts(store), CLQ_STORE_PARTS_MAX);
     clq_store_destroy(store);
 }
 
-/* However it is cut: the bits of one update of whole arrays. */
+/* However the store is cut into parts, the bits equal those of one update of whole arrays. */
 static void updates_are_those_of_arrays(void **state) {
     (void)state;
     static float gradients[RANKS][FLOATS], w[FLOATS], m[FLOATS], v[FLOATS], sum[FLOATS], copies[2][FLOATS];
@@ -98,7 +99,7 @@ typedef struct crowd {
 
 static float ones[FLOATS];
 
-/* Every update adds 1 to all parameters (of SGD, by a rate of -1): so a version is the number in each place. */
+/* Every update adds 1 to all parameters, by SGD with a rate of -1. So each parameter equals the version's number. */
 static void push(void *context) {
     crowd *c = context;
     const float *const from[1] = {ones};

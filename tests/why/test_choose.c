@@ -1,4 +1,4 @@
-/* Which devices are compared, and which are chosen, on machines that were made up: every list is written by hand. */
+/* Which devices are compared and which are chosen, on made-up machines. Each list is written by hand. */
 #include "support/check.h"
 #include "why/choose.h"
 
@@ -34,7 +34,7 @@ static void put(machine *x, clq_device_type type, const char *driver, const char
     if (rule) x->rule.items[x->rule.count++] = (clq_device_choice){i, 0, 1};
 }
 
-/* The SPECs of the devices alone, which then do the rates that are given. */
+/* Checks the SPECs of the lone devices, and then gives the devices these rates. */
 static void expect_lone(machine *x, const char *specs, const double *rates) {
     char text[256] = "";
     x->lone_count = clq_why_lone(&x->m, x->lone, CLQ_COUNT_OF(x->lone));
@@ -61,7 +61,7 @@ static void expect_together(machine *x, const char *specs) {
     assert_string_equal(text, specs);
 }
 
-/* Two drivers of one CPU: never together. */
+/* Two drivers of one CPU: their devices never train together. */
 static void test_two_drivers_of_a_cpu(void **state) {
     (void)state;
     machine x;
@@ -75,7 +75,8 @@ static void test_two_drivers_of_a_cpu(void **state) {
     expect_together(&x, "0/2 0/4 0/8");
 }
 
-/* One core each: as many as there are cores. 6 cores are no power of two; no more parts than samples. */
+/* Devices of one core each: at most as many as there are cores. 6 is no power of two, so there are 4 parts at most.
+ * There are no more parts than samples. */
 static void test_cores_and_samples(void **state) {
     (void)state;
     machine x;
@@ -103,8 +104,8 @@ static void test_many_cores(void **state) {
     expect_together(&x, "0/2 0/4 0/8 0/16 0/32 0/64"); /* CLQ_REPLICAS_MAX */
 }
 
-/* Devices whose memory does not hold the whole batch go together, too: of one such kind, and beside those that hold it.
- */
+/* Devices whose memory does not hold the whole batch may train together, too: devices of one such kind, and such
+ * devices beside others that hold the batch. */
 static void test_too_large_alone(void **state) {
     (void)state;
     machine x;
@@ -126,7 +127,8 @@ static void test_too_large_alone(void **state) {
     expect_together(&x, "1,0,2 3/2 3/4 1,0,2,3");
 }
 
-/* What was chosen before, whole or as the first devices of more. */
+/* The alternative that was chosen before comes first: the whole alternative, or a larger one that begins with its
+ * devices. */
 static void test_put_first(void **state) {
     (void)state;
     machine x;
@@ -144,7 +146,7 @@ static void test_put_first(void **state) {
         assert_int_equal(x.together[0].count, cases[i].count);
         assert_int_equal(x.together[0].items[0].parts, cases[i].parts);
     }
-    /* None is lost. Of parts all are meant: "3/2 1/2" are not the parts chosen; one device is an alternative of its
+    /* No alternative is lost. An alternative of parts matches only as a whole. A single device is an alternative of its
      * own. */
     unsigned replicas = 0;
     for (size_t i = 0; i < x.together_count; i++) replicas += x.together[i].count;
@@ -153,7 +155,8 @@ static void test_put_first(void **state) {
     assert_false(clq_why_put_first(x.together, x.together_count, "3/8"));
 }
 
-/* Of what was chosen before each kind is measured: of devices that are alike, and of parts, too. */
+/* Each kind of device that was chosen before is measured, also if it was chosen as one of several alike, or as
+ * parts. */
 static void test_kinds_of_what_was_chosen(void **state) {
     (void)state;
     machine x;
@@ -177,8 +180,8 @@ static void test_kinds_of_what_was_chosen(void **state) {
             assert_int_equal(clq_why_has_kind(&x.m, &x.lone[k], cases[i].spec), cases[i].has[k]);
 }
 
-/* GPUs in the order of what they do; equal ones in the table's. One that another driver lists, too, or that is too slow
- * is not the rule's. */
+/* GPUs are ordered by their rates, and equal GPUs as in the table. A GPU that another driver lists as well, or that is
+ * too slow, is not in the rule. */
 static void test_gpus(void **state) {
     (void)state;
     machine x;
@@ -227,7 +230,7 @@ static void test_fastest(void **state) {
     assert_null(clq_why_fastest(a, 0));
 }
 
-/* Only what computes one replica's results, and only what goes with the settings. */
+/* Picks only strategies that compute the results of one replica, and only those that go with the settings. */
 static void test_strategies(void **state) {
     (void)state;
     const clq_prediction p[] = {{.way = {"single", 0, 1, 64, 1}, .images_per_s = 900},
@@ -284,7 +287,7 @@ static void test_three_trainings_in_a_row(void **state) {
     assert_true(kept.reached_images_per_s == 0);
     assert_true(clq_why_judge_choice(&kept, 700, 0));
     assert_true(clq_why_judge_choice(&kept, 840, (double)NAN)); /* not known how busy it was */
-    assert_false(clq_why_judge_choice(&kept, 100, 0.5));        /* says nothing: the cores were busy */
+    assert_false(clq_why_judge_choice(&kept, 100, 0.5));        /* tells nothing: the cores were busy */
     assert_false(clq_why_judge_choice(&kept, (double)NAN, 0));
     assert_int_equal(clq_why_renewal(&kept, 0), CLQ_RENEWAL_NONE);
     assert_true(clq_why_judge_choice(&kept, 600, 0));
@@ -294,7 +297,7 @@ static void test_three_trainings_in_a_row(void **state) {
     assert_int_equal(clq_why_renewal(&kept, (double)NAN), CLQ_RENEWAL_FELL_SHORT);
 }
 
-/* Of what was predicted on busy cores a training on cores as busy says something. */
+/* A choice that was predicted on busy cores can be judged by a training on cores that are as busy. */
 static void test_as_busy_as_then(void **state) {
     (void)state;
     clq_kept_choice kept = kept_at(1000, 0.45);
@@ -309,7 +312,7 @@ static void test_doubtful_choices(void **state) {
     (void)state;
     clq_kept_choice kept = kept_at(1000, 0.4);
     assert_int_equal(clq_why_renewal(&kept, 0.05), CLQ_RENEWAL_DOUBTFUL);
-    assert_int_equal(clq_why_renewal(&kept, 0.3), CLQ_RENEWAL_NONE);         /* it would be no better */
+    assert_int_equal(clq_why_renewal(&kept, 0.3), CLQ_RENEWAL_NONE);         /* comparing again would be no better */
     assert_int_equal(clq_why_renewal(&kept, (double)NAN), CLQ_RENEWAL_NONE); /* nor is it known whether it would */
     kept.renewals = 2;
     assert_int_equal(clq_why_renewal(&kept, 0), CLQ_RENEWAL_DOUBTFUL);

@@ -1,8 +1,8 @@
-/* The verdict of a run: what limited its processes, by what each spent. */
+/* The verdict on a run: what limited its processes, from the time that each of them spent. */
 #include "support/check.h"
 #include "why/why.h"
 
-/* Seconds of 10 that a run took. */
+/* What a run of 10 s spent, in seconds. */
 static clq_spent spent(double input_s, double exchange_s, double first_waited_s, double second_waited_s) {
     const clq_toll begun = {.trained_s = 1, .input_s = 1, .exchange_s = 1, .waited_s = {1, 1}};
     clq_toll ended = {.trained_s = 11, .input_s = 1 + input_s, .exchange_s = 1 + exchange_s};
@@ -29,7 +29,7 @@ static clq_verdict judge(unsigned replicas, const clq_toll *begun, const clq_tol
     return clq_why_judge(1, &own);
 }
 
-/* 10 s, behind 2 s in which other things were slow. */
+/* A run of 10 s. Before it there were 2 s with other costs, which do not count. */
 static void one_process(void **state) {
     (void)state;
     const clq_toll begun = {.trained_s = 2, .input_s = 1, .exchange_s = 1, .waited_s = {0, 2, 0}};
@@ -41,20 +41,21 @@ static void one_process(void **state) {
     v = judge(3, &begun, &ended);
     assert_int_equal(v.limit, CLQ_LIMIT_COMMUNICATION);
     expect_share(v, 0.3);
-    ended.waited_s[0] = 5; /* 5, 1 and 3: replica 1 kept them waiting, for 3 more than it waited itself */
+    ended.waited_s[0] = 5; /* waits of 5, 1 and 3: the others waited for replica 1, 3 s more than it did */
     ended.waited_s[2] = 3;
     v = judge(3, &begun, &ended);
     assert_int_equal(v.limit, CLQ_LIMIT_SLOW_DEVICE);
     assert_int_equal(v.replica, 1);
     expect_share(v, 0.3);
-    assert_int_equal(judge(1, &begun, &ended).limit, CLQ_LIMIT_COMMUNICATION); /* nobody to wait for */
+    assert_int_equal(judge(1, &begun, &ended).limit, CLQ_LIMIT_COMMUNICATION); /* no other replica to wait for */
     ended.input_s = 4;
     v = judge(3, &begun, &ended);
     assert_int_equal(v.limit, CLQ_LIMIT_INPUT);
     expect_share(v, 0.3);
 }
 
-/* Of exchanges, what the slowest process spends in them too is communication: the rest is waiting for it. */
+/* If even the slowest process spends time in exchanges, this time is communication. All further time in exchanges is
+ * waiting for the slowest process. */
 static void several_processes(void **state) {
     (void)state;
     const clq_spent input[] = {spent(0, 5, 0, 0), spent(4, 1, 0, 0)};

@@ -1,4 +1,4 @@
-/* Which looks of a measurement count, by looks that were made up. */
+/* Which looks of a measurement count. The looks are made up. */
 #include "support/check.h"
 #include "why/looks.h"
 
@@ -21,7 +21,8 @@ static void quiet_looks_count_alone(void **state) {
     assert_false(clq_looks_wanted(&looks, &(clq_patience){5}));
 }
 
-/* Nearly as quiet as the quietest: those of a burst do not count, those of a steady load all do. */
+/* Looks that are nearly as quiet as the quietest count. The looks of a burst do not count. Under a steady load, all
+ * looks do. */
 static void without_quiet_looks_the_quietest_count(void **state) {
     (void)state;
     const double burst[] = {0.9, 0.2, 0.85, 0.25, 0.31}, steady[] = {0.5, 0.52, 0.48, 0.55, 0.47};
@@ -43,10 +44,10 @@ static void looks_are_made_while_patience_lasts(void **state) {
     assert_false(clq_looks_wanted(&looks, NULL));
     assert_false(clq_looks_wanted(&looks, &(clq_patience){0}));
     assert_true(clq_looks_wanted(&looks, &(clq_patience){0.5})); /* one of two quiet ones */
-    looks.others[1] = (double)NAN;                               /* not known of this one: it is no quiet one */
+    looks.others[1] = (double)NAN;                               /* its load is unknown: it is not quiet */
     assert_true(clq_looks_wanted(&looks, &(clq_patience){0.5}));
     assert_false(clq_looks_counts(&looks, 1));
-    looks.others[0] = looks.others[2] = (double)NAN; /* of none: it is not known whether more would help */
+    looks.others[0] = looks.others[2] = (double)NAN; /* no look's load is known: would more looks help? */
     assert_false(clq_looks_wanted(&looks, &(clq_patience){0.5}));
     for (unsigned i = 0; i < 3; i++) assert_true(clq_looks_counts(&looks, i));
     looks = (clq_looks){.first = 1, .least = 1, .count = CLQ_LOOKS_MAX};
@@ -54,7 +55,7 @@ static void looks_are_made_while_patience_lasts(void **state) {
     assert_false(clq_looks_wanted(&looks, &(clq_patience){0.5})); /* there is no room */
 }
 
-/* Looks beyond the first ones are paid for. */
+/* Looks beyond the first ones use up patience. */
 static void looks_take_patience(void **state) {
     (void)state;
     clq_looks looks = {.first = 1, .least = 1};
@@ -101,7 +102,7 @@ static void the_middle_half(void **state) {
     assert_float_equal(clq_middle_mean(three, 3), 3, 1e-12);
 }
 
-/* Each member takes 2 on average, and in each round one takes 3. */
+/* Each member takes 2 on average, and one of them takes 3 in each round. */
 static void each_round_waits_for_its_slowest(void **state) {
     (void)state;
     const double a[] = {1, 3, 1, 3}, b[] = {3, 1, 3, 1};

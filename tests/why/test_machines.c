@@ -1,5 +1,5 @@
-/* Steps of several machines from measurements that were made up: every expected number is worked out by hand beside it.
- * And the ways between processes, over a network of threads. */
+/* Steps of several machines, predicted from made-up measurements. Each expected number is worked out by hand beside it.
+ * Also the links between processes, over a network of threads. */
 #include "support/world_fabric.h"
 #include "why/why.h"
 
@@ -7,14 +7,15 @@
 #include <stdlib.h>
 
 static const double ms = 1e-3;
-/* BYTES: of a gradient, in parts for 2 and 3 that are alike and exchanged by a ring, of its half, too. */
+/* BYTES: the size of a gradient. This size and its half divide evenly into 2 and 3 parts, and a ring exchanges them. */
 enum { MACHINES_MOST = 4, BYTES = 76800 };
 
 static void assert_near(double got, double want) {
     if (!(fabs(got - want) <= 1e-6 * fabs(want) + 1e-12)) fail_msg("%.12g is not %.12g", got, want);
 }
 
-/* A device each: 1 ms for any batch, the update, and 0.125 ms for a sample. Links: 0.1 ms, and 10 ns for a byte. */
+/* Each machine has one device. A step takes 1 ms for any batch (the update) and 0.125 ms per sample. Links take 0.1 ms,
+ * and 10 ns per byte. */
 typedef struct scene {
     clq_machine_probe probes[MACHINES_MOST];
     clq_link_probe links[MACHINES_MOST];
@@ -28,7 +29,7 @@ static void set_speed(clq_machine_probe *p, double sample_s) {
     p->steps[1] = (clq_machine_step){64, {.fixed = 1 * ms, .compute = 64 * sample_s}};
 }
 
-/* batch: of all. */
+/* batch: the global batch of all machines. */
 static void set_up(scene *s, unsigned count, size_t batch) {
     *s = (scene){.pieces = {{1, BYTES}}};
     for (unsigned r = 0; r < count; r++) {
@@ -67,7 +68,8 @@ static clq_machines_prediction predict(const scene *s, unsigned count) {
     return predict_way(s, &way);
 }
 
-/* An all-reduce of `bytes` by a ring of n: 2 (n - 1) messages of a part each, of which n - 1 are added. */
+/* An all-reduce of `bytes` by a ring of n ranks: 2 (n - 1) messages of one part each. n - 1 of these parts are
+ * added. */
 static double ring_s(unsigned n, double bytes, double alpha_s, double beta_s) {
     const double part = bytes / n;
     return 2 * (n - 1) * (alpha_s + beta_s * part) + (n - 1) * clq_scale_add_byte_s * part;
@@ -84,7 +86,7 @@ static void test_rows(void **state) {
     assert_near(two.parts.communication, ring_s(2, BYTES, 0.1 * ms, 10e-9)); /* 0.978 ms */
     assert_near(two.step_s, 5 * ms + two.parts.communication);
     assert_int_equal(two.algorithm, CLQ_ALGORITHM_AUTO);
-    /* Of three, 22, 21 and 21 samples: the two wait for one sample of the first. */
+    /* Three machines get 22, 21 and 21 samples. The other two wait for one sample of the first. */
     set_up(&s, 3, 64);
     const clq_machines_prediction three = predict(&s, 3);
     assert_near(three.parts.waiting, 0.125 * ms * (22 - 64.0 / 3));
@@ -92,7 +94,7 @@ static void test_rows(void **state) {
     assert_int_equal(three.slowest, 0);
 }
 
-/* One is half as fast: 9 ms, and 5. */
+/* One machine is half as fast: it takes 9 ms, and the other 5 ms. */
 static void test_slow_machine(void **state) {
     (void)state;
     scene s;
@@ -103,7 +105,7 @@ static void test_slow_machine(void **state) {
     assert_near(two.waited_s, 2 * ms);
     assert_int_equal(two.limit, CLQ_LIMIT_SLOW_MACHINE);
     assert_int_equal(two.slowest, 1);
-    /* Devices that wait in a process wait for a device, also where there are several machines. */
+    /* If devices wait for one another within a process, the limit is a slow device, also with several machines. */
     scene t;
     set_up(&t, 2, 64);
     for (unsigned r = 0; r < 2; r++)
@@ -114,30 +116,33 @@ static void test_slow_machine(void **state) {
     assert_near(within.parts.waiting, 20 * ms);
     assert_near(within.waited_s, 0);
     assert_near(two.step_s, 9 * ms + two.parts.communication);
-    /* b1 / 8 = b2 / 4 milliseconds, 64 of both: 42.67 and 21.33; of whole samples 43 and 21. */
+    /* Both machines take equally long: b1 samples at 8 per ms and b2 at 4 per ms, with b1 + b2 = 64, are 42.67 and
+     * 21.33. In whole samples that is 43 and 21. */
     clq_machines_way way = way_of(&s, 2);
     way.by_speed = true;
     const clq_machines_prediction shared = predict_way(&s, &way);
     assert_near(shared.step_s, 1 * ms + 43 * 0.125 * ms + shared.parts.communication);
-    /* It is so slow that it takes longer for any batch than the other for all: it is left out, and makes its update. */
+    /* The second machine takes longer for any batch than the first takes for all samples. So it gets no samples, and
+     * only makes its update. */
     for (unsigned i = 0; i < 2; i++) s.probes[1].steps[i].parts.fixed = 0.1;
     const clq_machines_prediction left_out = predict_way(&s, &way);
     assert_near(left_out.step_s, 9 * ms + left_out.parts.communication);
-    assert_near(left_out.parts.waiting, 4 * ms); /* 8 of one of the two */
-    /* So it is among three, where the others have 32 each. */
+    assert_near(left_out.parts.waiting, 4 * ms); /* one of the two waits 8 ms */
+    /* The same among three machines: the other two get 32 samples each. */
     set_up(&s, 3, 64);
     for (unsigned i = 0; i < 2; i++) s.probes[1].steps[i].parts.fixed = 0.1;
     way.machines = 3;
     const clq_machines_prediction of_three = predict_way(&s, &way);
     assert_near(of_three.step_s, 5 * ms + of_three.parts.communication);
-    /* A batch of which a device gets nothing. */
+    /* A batch so small that one device gets no samples. */
     clq_machines_prediction none;
     bool known;
     way = way_of(&s, 3);
     way.batch = 2;
     assert_ok(clq_why_predict_machines(&s.machines, &way, &known, &none));
     assert_false(known);
-    /* 4 samples for 3 devices are 2, 2 and none. Who has none at first may have some by speed: 2, 1 and 1. */
+    /* Even shares of 4 samples for 3 devices are 2, 2 and 0. Shares by speed may be 2, 1 and 1: no device is without
+     * samples. */
     way.batch = 4;
     assert_ok(clq_why_predict_machines(&s.machines, &way, &known, &none));
     assert_false(known);
@@ -147,8 +152,8 @@ static void test_slow_machine(void **state) {
     assert_near(some.step_s, 1 * ms + 2 * 0.125 * ms + some.parts.communication);
 }
 
-/* Beside each other both take 7.5 ms in place of 5; the first alone is not slowed down. Of three, two have half of what
- * two others cost. */
+/* Two machines that run together take 7.5 ms each instead of 5 ms. The first machine alone is not slowed down. If the
+ * measurement was made with three machines, two machines slow each other down half as much. */
 static void test_together(void **state) {
     (void)state;
     scene s;
@@ -164,7 +169,8 @@ static void test_together(void **state) {
     for (unsigned r = 0; r < 3; r++) s.probes[r].together_s = 7.5 * ms;
     assert_near(predict(&s, 3).parts.sharing, 2.5 * ms);
     assert_near(predict(&s, 2).parts.sharing, 0.25 * 7 * ms); /* 48 samples take 7 ms alone */
-    /* Who waits now and then may have its cores sooner: all parts are shorter. Of 48 samples by half as much. */
+    /* A machine that waits now and then may get its cores sooner, so together it may be faster than alone. Then all
+     * parts are shorter. With two machines (48 samples each) they shrink by half as much. */
     for (unsigned r = 0; r < 3; r++) s.probes[r].together_s = 4 * ms;
     const clq_machines_prediction three = predict(&s, 3);
     assert_near(three.parts.sharing, 0);
@@ -173,7 +179,8 @@ static void test_together(void **state) {
     assert_near(predict(&s, 2).step_s, 0.9 * 7 * ms + predict(&s, 2).parts.communication);
 }
 
-/* In turns one takes 7.5 and the other 2.5: each 5 on average, and the slower one of each round 7.5. */
+/* The two machines take 7.5 and 2.5 ms in turns. Each takes 5 ms on average, and the slower one of each round takes 7.5
+ * ms. */
 static void test_uneven(void **state) {
     (void)state;
     scene s;
@@ -188,16 +195,17 @@ static void test_uneven(void **state) {
     const clq_machines_prediction two = predict(&s, 2);
     assert_near(two.parts.waiting, 2.5 * ms);
     assert_near(two.step_s, 7.5 * ms + two.parts.communication);
-    /* A mishap of a hundredth of the time is in one look of 16, which does not count. */
+    /* A disturbance in a hundredth of the steps lies within one look of 16, and this look does not count. */
     for (size_t i = 0; i < 16; i++) seconds[0][i] = 0.5f;
     clq_why_note_together(&s.probes[0], seconds[0], 1600);
     assert_near(s.probes[0].together_s, 5 * ms);
     assert_near(predict(&s, 2).parts.waiting, 2.5 * ms);
-    /* Local steps wait for one another once in so many. */
+    /* With local steps, the machines wait for one another only once in `local_steps` steps. */
     clq_machines_way way = way_of(&s, 2);
     way.local_steps = 10;
     assert_near(predict_way(&s, &way).parts.waiting, 0.25 * ms);
-    /* Few steps make one look: of 15, one takes 7.5 in 8 of them and the other in 7, and on average 77.5 / 15. */
+    /* Few steps make one look. Of 15 steps, one machine takes 7.5 ms in 8 (77.5 / 15 ms on average), and the other in
+     * 7. */
     for (unsigned r = 0; r < 2; r++) {
         clq_why_note_together(&s.probes[r], seconds[1] + r, 15);
         assert_int_equal(s.probes[r].look_count, 1);
@@ -206,8 +214,8 @@ static void test_uneven(void **state) {
     assert_near(predict(&s, 2).parts.waiting, 5 * ms * (7.5 / (77.5 / 15) - 1));
 }
 
-/* Two buckets, of which the first is whole after half of backward: 2/3 of the 4 ms of computing is backward, so
- * at 2.667 ms. Its exchange is done before the second one is there, which is exposed. */
+/* Two buckets. The first is complete after half of backward: backward is 2/3 of the 4 ms of computing, so at 2.667 ms.
+ * Its exchange is done before the second bucket is complete. Only the second exchange is exposed. */
 static void test_buckets(void **state) {
     (void)state;
     scene s;
@@ -221,22 +229,24 @@ static void test_buckets(void **state) {
     assert_near(two.parts.communication, bucket_s);
     assert_near(two.exchange_s, 2 * bucket_s);
     assert_near(two.step_s, 5 * ms + bucket_s);
-    /* At a tenth of the rate both show, but for what the rest of backward hides of the first, 1.333 ms. */
+    /* At a tenth of the rate both exchanges are exposed, except for the 1.333 ms of the first that the rest of backward
+     * hides. */
     for (unsigned r = 0; r < 2; r++) s.links[r].beta_s = 100e-9;
     two = predict(&s, 2);
     assert_near(two.parts.communication, 2 * ring_s(2, BYTES, 0.1 * ms, 100e-9) - 4.0 / 3 * ms);
     assert_int_equal(two.limit, CLQ_LIMIT_COMMUNICATION);
-    /* The exchange of several batches' sum hides behind nothing, and so does that of halves. */
+    /* The exchange of a sum over several batches is not hidden, and neither is the exchange of halves. */
     clq_machines_way way = way_of(&s, 2);
-    way.accumulate = 4; /* 4 (5 - 1) ms, an update, and adding four times */
+    way.accumulate = 4; /* 4 batches of 5 - 1 ms, one update, and four additions */
     const clq_machines_prediction four = predict_way(&s, &way);
     assert_near(four.parts.communication, ring_s(2, 2 * BYTES, 0.1 * ms, 100e-9));
     assert_near(four.step_s, 18 * ms + four.parts.communication);
     way.accumulate = 1;
-    way.compression = CLQ_COMPRESSION_F16; /* rounded, and read as floats */
+    way.compression = CLQ_COMPRESSION_F16; /* rounded to halves, and read as floats */
     const clq_machines_prediction halves = predict_way(&s, &way);
     assert_near(halves.parts.communication, ring_s(2, BYTES, 0.1 * ms, 100e-9) + 2 * 0.25 * ms);
-    /* Between machines alone: the same buckets, of half the bytes; of the last one, rounding is seen. */
+    /* Halves between machines only: the same buckets with half the bytes. Only the rounding of the last bucket is
+     * exposed. */
     way.compression = CLQ_COMPRESSION_F16_BETWEEN;
     const clq_machines_prediction between = predict_way(&s, &way);
     assert_near(between.parts.communication, 2 * half_s - 4.0 / 3 * ms + 0.25 * ms);
@@ -244,7 +254,7 @@ static void test_buckets(void **state) {
     way.compression = CLQ_COMPRESSION_OFF;
     way.local_steps = 8;
     assert_near(predict_way(&s, &way).parts.communication, ring_s(2, 2 * BYTES, 0.1 * ms, 100e-9) / 8);
-    /* So are the exchanges and the waiting of its devices. */
+    /* The exchanges and the waiting of the machine's devices are divided by `local_steps`, too. */
     const double alone_s = predict_way(&s, &way).step_s;
     for (unsigned i = 0; i < 4; i++) {
         s.probes[i / 2].steps[i % 2].parts.communication = 1.6 * ms;
@@ -258,14 +268,15 @@ static void test_buckets(void **state) {
     way.local_steps = 0;
     way.link_factor = 10;
     assert_near(predict_way(&s, &way).parts.communication, bucket_s);
-    /* Two sums within the step: of 1 KiB by doubling, one message each way. */
+    /* Two sums within the step. Each has 1 KiB and goes by doubling, with one message each way. */
     s.machines.sums = 2;
     const double sum_s = 0.1 * ms + 1024 * 10e-9 + 1024 * clq_scale_add_byte_s;
     assert_near(predict_way(&s, &way).parts.communication, ring_s(2, 2 * BYTES, 0.1 * ms, 10e-9) + 2 * sum_s);
 }
 
-/* Of 20 machines each has all of the gradient sent to the first, one after the other, and back: more than 16, which no
- * one of them stands for. Of more than a star has ranks, it is a ring. */
+/* In a star of 20 machines, each machine sends the whole gradient to the first, one after the other, and gets it back.
+ * With more than 16 ranks, one rank of a ring stands for all, but no rank of a star does. With more ranks than a star
+ * may have, the exchange is a ring. */
 static void test_star(void **state) {
     (void)state;
     enum { MANY = 80 };
@@ -285,7 +296,8 @@ static void test_star(void **state) {
     assert_near(ring.exchange_s, ring_s(MANY, BYTES, 0.1 * ms, 10e-9));
 }
 
-/* The slowest link sets the pace of a ring; the one from the last process back is of all of them alone. */
+/* The slowest link sets the pace of a ring. The link from the last process back to the first is used only if all
+ * processes take part. */
 static void test_links(void **state) {
     (void)state;
     scene s;
@@ -295,13 +307,14 @@ static void test_links(void **state) {
     s.links[2] = (clq_link_probe){0.4 * ms, 20e-9};
     assert_near(predict(&s, 2).parts.communication, ring_s(2, BYTES, 0.1 * ms, 10e-9));
     assert_near(predict(&s, 3).parts.communication, ring_s(3, BYTES, 0.4 * ms, 30e-9));
-    assert_int_equal(clq_why_worst_link(&s.machines), 1); /* 0.2 + 0.77 ms for a third; the other 0.4 + 0.51 */
+    assert_int_equal(clq_why_worst_link(&s.machines), 1); /* a third takes 0.2 + 0.77 ms; over link 2, 0.4 + 0.51 ms */
     assert_ok(clq_why_middle_link(&s.machines, &middle));
     assert_near(middle.alpha_s, 0.2 * ms);
     assert_near(middle.beta_s, 20e-9);
 }
 
-/* As many samples for each device as training gives it: 100 over 1 + 4 + 2 devices are 15 each, and 10 for the last. */
+/* Each device has as many samples as training gives it: 100 samples over 1 + 4 + 2 devices are 15 each, and 10 for the
+ * last. */
 static void test_shares(void **state) {
     (void)state;
     const unsigned devices[] = {1, 4, 2};
@@ -310,14 +323,15 @@ static void test_shares(void **state) {
     assert_int_equal(shares[0], 15);
     assert_int_equal(shares[1], 60);
     assert_int_equal(shares[2], 25);
-    /* By itself the last one would cut 25 into 13 and 12, and takes as long as its first device for 15. */
+    /* By itself the last process would split its 25 samples into 13 and 12. In training its first device has 15, so the
+     * process takes as long as for 30 samples. */
     assert_int_equal(paces[0], 15);
     assert_int_equal(paces[1], 60);
     assert_int_equal(paces[2], 30);
     assert_ok(clq_why_machine_shares(devices, 1, 100, shares, paces));
     assert_int_equal(shares[0], 100);
     assert_int_equal(paces[0], 100);
-    /* 9 are 2 for four devices, and 1 for the next: the last process has none. */
+    /* 9 samples are 2 for each of four devices, and 1 for the next. The last process has none. */
     assert_ok(clq_why_machine_shares(devices, 3, 9, shares, paces));
     assert_int_equal(shares[1], 7);
     assert_int_equal(paces[1], 8);
@@ -331,7 +345,7 @@ static void test_memory(void **state) {
     bool known;
     clq_machines_prediction none;
     set_up(&s, 2, 64);
-    s.probes[0].step_count = 1; /* of 32 samples: twice as many take 1 + 8 ms, and are too many */
+    s.probes[0].step_count = 1; /* probed with 32 samples: 64 would take 1 + 8 ms, but do not fit */
     s.probes[0].too_large = 64;
     const clq_machines_way one = way_of(&s, 1);
     assert_ok(clq_why_predict_machines(&s.machines, &one, &known, &none));
@@ -341,7 +355,8 @@ static void test_memory(void **state) {
     assert_near(predict(&s, 2).step_s, 5 * ms + predict(&s, 2).parts.communication);
 }
 
-/* Of mlp (784-128-10), from the last layer to the first: a multiplication for each element of a kernel or bias. */
+/* The gradient of mlp (784-128-10), from the last layer to the first. Each element of a kernel or bias counts as one
+ * multiplication. */
 static void test_gradient(void **state) {
     (void)state;
     static const size_t elements[] = {10, 128 * 10, 128, 784 * 128};
@@ -360,7 +375,8 @@ static void test_gradient(void **state) {
     }
     clq_model_destroy(model);
     free(pieces);
-    /* Buckets, where nobody asks for others: a twelfth from 512 KiB on between hosts, 4 MiB from 1 MiB on in one. */
+    /* Default buckets. Between hosts, a gradient of 512 KiB or more is cut into twelfths. Within one host, a gradient
+     * of 1 MiB or more is cut into buckets of 4 MiB. */
     assert_true(clq_why_bucket_bytes(400000, 0, false) == CLQ_SCALE_WHOLE);
     assert_int_equal(clq_why_bucket_bytes(1200000, 0, false), 100000);
     assert_true(clq_why_bucket_bytes(1000000, 0, true) == CLQ_SCALE_WHOLE);
@@ -396,13 +412,13 @@ static void test_advice(void **state) {
                 two.step_s / (5 * ms + ring_s(2, BYTES / 2, 0.1 * ms, 200e-9) + 0.5 * ms));
     assert_near(find(all, count, "--local-steps 16")->gain, two.step_s / (5 * ms + exchange_s / 16));
     assert_near(find(all, count, "")->gain, two.step_s / (5 * ms + ring_s(2, BYTES, 0.1 * ms, 20e-9)));
-    assert_null(find(all, count, "--shares auto")); /* all are as fast */
+    assert_null(find(all, count, "--shares auto")); /* all machines are equally fast */
     assert_string_equal(find(all, count, "mpirun -n 1")->text, "use the first machine only");
     /* A loss scale and local steps exclude each other. */
     s.machines.scales_loss = true;
     assert_ok(clq_why_advise_machines(&s.machines, &two, &one, all, CLQ_COUNT_OF(all), &count));
     assert_null(find(all, count, "--local-steps 16"));
-    /* Nothing to gain by the network, and a slow machine. */
+    /* A fast network, which leaves nothing to gain, and a slow machine. */
     set_up(&s, 2, 64);
     s.machines.samples = 64;
     for (unsigned r = 0; r < 2; r++) s.links[r] = (clq_link_probe){1e-9, 1e-12};
@@ -414,7 +430,7 @@ static void test_advice(void **state) {
     assert_near(all[0].gain, now.step_s / (now.step_s - 9 * ms + 1 * ms + 43 * 0.125 * ms));
 }
 
-/* ---- the ways between processes ---- */
+/* ---- the links between processes ---- */
 
 enum { RANKS_MOST = 5 };
 static const double latency_s = 2e-3, bytes_per_s = 1e9;
@@ -426,8 +442,9 @@ static void probe_links(fabric_rank *self) {
     fabric_note(self, status);
 }
 
-/* Neither message is sooner than the network: of a rank that is in two at a time one would be. What others take of the
- * cores makes either later, so that the rate by itself may come out better than the network's. */
+/* Neither message is measured faster than the network. If a rank were in two measurements at a time, one of them would
+ * be. Other load on the cores can delay either message, so the rate by itself may come out better than the
+ * network's. */
 static void test_network(void **state) {
     static const double sent[] = {64, 4 << 20}; /* why/between.c */
     (void)state;

@@ -1,4 +1,4 @@
-/* Predictions from probes that were made up: every expected number is worked out by hand beside it. */
+/* Predictions from made-up probes. Each expected number is worked out by hand beside it. */
 #include "support/check.h"
 #include "why/why.h"
 
@@ -10,7 +10,7 @@ static void assert_near(double got, double want) {
     if (!(fabs(got - want) <= 1e-9 * fabs(want) + 1e-12)) fail_msg("%.12g is not %.12g", got, want);
 }
 
-/* One device: 2 ms a step and 0.125 ms a sample. */
+/* One device: a step takes 2 ms, and 0.125 ms per sample. */
 static clq_probes one_device(void) {
     return (clq_probes){.batch = 64,
                         .accumulate = 1,
@@ -32,7 +32,7 @@ static clq_probes one_device(void) {
                                      .gbps = 40}}};
 }
 
-/* Two like it that do not hold each other up. */
+/* Two such devices, which do not slow each other down. */
 static clq_probes two_devices(void) {
     clq_probes p = one_device();
     p.device_count = 2;
@@ -62,7 +62,7 @@ static void test_one_device(void **state) {
     assert_near(now.step_s, 10 * ms);
     assert_near(now.images_per_s, 6400);
     assert_near(now.parts.launches, 0.4 * ms); /* 4 of 0.1 */
-    assert_near(now.parts.fixed, 1.6 * ms);    /* 2, as the line says, less the launches */
+    assert_near(now.parts.fixed, 1.6 * ms);    /* 2 ms, from the line above, less the launches */
     assert_near(now.parts.input, 0.64 * ms);   /* 64 of 0.01 */
     assert_near(now.parts.compute, 7.36 * ms); /* the rest: 74 % */
     assert_int_equal(now.limit, CLQ_LIMIT_COMPUTE);
@@ -74,7 +74,7 @@ static void test_one_device(void **state) {
     assert_false(clq_why_predict_one(&p, &(clq_way){"unheard of", 0, 1, 64, 1}, &none));
 }
 
-/* A step probed at one batch: what is known of it for any batch is its update and its launches, 1.4 ms. */
+/* The step was probed at one batch size only. Then only its update and its launches count as fixed, 1.4 ms. */
 static void test_one_probe(void **state) {
     (void)state;
     clq_probes p = one_device();
@@ -84,7 +84,7 @@ static void test_one_probe(void **state) {
     assert_near(predict(&p, "single", 1, 64).parts.fixed, 1 * ms);
 }
 
-/* A whole batch fits no device, half of one does; an optimizer's state in each replica does not. */
+/* The whole batch fits no device, but half of it does. The optimizer's state does not fit if every replica keeps it. */
 static void test_memory(void **state) {
     (void)state;
     clq_probes p = two_devices();
@@ -104,7 +104,8 @@ static void test_memory(void **state) {
     const size_t count = clq_why_predict(&p, all, CLQ_PREDICTIONS_MAX);
     for (size_t i = 0; i < count; i++) assert_true(strstr(all[i].way.strategy, "mirrored") == NULL);
     assert_string_equal(clq_why_best(all, count)->way.strategy, "central");
-    /* Gains are over the best that fits, and no advice needs what does not fit: batches are accumulated, not enlarged. */
+    /* Gains are relative to the best way that fits. No advice needs a way that does not fit: batches are accumulated,
+     * not enlarged. */
     clq_advice advice[CLQ_ADVICE_MAX];
     const clq_devices devices = {.count = 2, .items = {{.index = 0, .parts = 1}, {.index = 1, .parts = 1}}};
     const size_t advised = clq_why_advise(&p, &devices, advice, CLQ_ADVICE_MAX);
@@ -113,11 +114,11 @@ static void test_memory(void **state) {
         assert_true(strstr(advice[i].options, "mirrored") == NULL && strstr(advice[i].options, "--batch") == NULL);
         assert_true(strstr(advice[i].options, "--devices") == NULL);
     }
-    /* What fits comes first, and all else is said for who takes it. */
+    /* The way that fits comes first. All other advice is given on top of this way. */
     assert_string_equal(advice[0].options, "--strategy central");
     assert_true(isinf(advice[0].gain));
     assert_string_equal(advice[1].options, "--accumulate 4 --strategy central");
-    /* A strategy that does not fit, where mirrored does. */
+    /* The strategy does not fit, but mirrored does. */
     p.groups[0].too_large = false;
     p.strategy = "ps";
     const size_t again = clq_why_advise(&p, &devices, advice, CLQ_ADVICE_MAX);
@@ -131,20 +132,21 @@ static void test_mirrored(void **state) {
     clq_prediction two = predict(&p, "mirrored", 2, 64);
     assert_near(two.step_s, 7 * ms); /* 32 samples, and the exchange */
     assert_near(two.parts.communication, 1 * ms);
-    /* Arithmetic at 0.8 of its rate, memory at a half: 0.75 x 0.25 + 0.25 x 1 longer. */
+    /* Arithmetic runs at 0.8 of its rate, and memory at half: the device takes 0.75 x 0.25 + 0.25 x 1 longer. */
     p.groups[0].gflops[0] = p.groups[0].gflops[1] = 80;
     p.groups[0].gbps[0] = p.groups[0].gbps[1] = 20;
     two = predict(&p, "mirrored", 2, 64);
     assert_near(two.parts.sharing, 6 * 0.4375 * ms);
     assert_near(two.step_s, 9.625 * ms);
     assert_int_equal(two.limit, CLQ_LIMIT_SHARED_MEMORY);
-    /* What is faster beside the others than alone was measured in a better moment. */
+    /* If a device is faster beside the others than alone, it was measured in a better moment. This does not shorten the
+     * step. */
     p.groups[0].gflops[0] = p.groups[0].gflops[1] = 120;
     p.groups[0].gbps[0] = p.groups[0].gbps[1] = 41;
     assert_near(predict(&p, "mirrored", 2, 64).step_s, 7 * ms);
 }
 
-/* Half of the update each. */
+/* Each device makes half of the update. */
 static void test_sharded_update(void **state) {
     (void)state;
     clq_probes p = two_devices();
@@ -152,8 +154,8 @@ static void test_sharded_update(void **state) {
     assert_near(predict(&p, "mirrored", 2, 64).step_s, 6.5 * ms);
 }
 
-/* 4 buckets: 4 x 0.1 + 4 ms in all, the last 1.1. Backward has 2/3 of 3.68 ms of arithmetic, and hides what comes
- * before its last quarter: 1.84 of it. */
+/* 4 buckets take 4 x 0.1 + 4 ms in all, and the last one 1.1 ms. Backward takes 2/3 of the 3.68 ms of arithmetic. It
+ * hides what is exchanged before its last quarter: 1.84 ms. */
 static void test_overlap(void **state) {
     (void)state;
     clq_probes p = two_devices();
@@ -162,15 +164,15 @@ static void test_overlap(void **state) {
     p.groups[0].alpha_s = 0.1 * ms;
     p.groups[0].beta_s = 4 * ms / 1000;
     assert_near(predict(&p, "mirrored", 2, 64).parts.communication, (4.4 - 1.84) * ms);
-    p.groups[0].exchanges = 3; /* small ones, of statistics */
+    p.groups[0].exchanges = 3; /* small exchanges of statistics */
     assert_near(predict(&p, "mirrored", 2, 64).parts.communication, (4.4 - 1.84 + 3 * 0.1) * ms);
     p.groups[0].exchanges = 0;
-    p.groups[0].beta_s = 1 * ms / 1000; /* 1.4 in all: only the last bucket shows, 0.35 */
+    p.groups[0].beta_s = 1 * ms / 1000; /* 1.4 ms in all: only the last bucket is exposed, 0.35 ms */
     assert_near(predict(&p, "mirrored", 2, 64).parts.communication, 0.35 * ms);
 }
 
-/* Four batches of 32: 4 x (6 - 1) ms, an update of 1 ms and an exchange of 1 ms; and 4 times the 1,000 bytes of the sum
- * that adding a gradient reads, at 40 GB/s. */
+/* Four batches of 32 samples: 4 x (6 - 1) ms, an update of 1 ms and an exchange of 1 ms. To add a gradient, the device
+ * reads the 1,000 bytes of the sum, 4 times at 40 GB/s. */
 static void test_accumulation(void **state) {
     (void)state;
     clq_probes p = two_devices();
@@ -179,8 +181,8 @@ static void test_accumulation(void **state) {
     assert_true(clq_why_predict_one(&p, &way, &four));
     assert_near(four.step_s, 22 * ms + 4 * 1000 / 40e9);
     assert_near(four.images_per_s, 256 / four.step_s);
-    p.groups[0].shards_update = true; /* half of the update each */
-    p.groups[0].overlaps = true;      /* which batches that are accumulated do not */
+    p.groups[0].shards_update = true; /* each device makes half of the update */
+    p.groups[0].overlaps = true;      /* has no effect on accumulated batches */
     p.groups[0].buckets = 1;
     assert_true(clq_why_predict_one(&p, &way, &four));
     assert_near(four.step_s, 21.5 * ms + 4 * 1000 / 40e9);
@@ -215,9 +217,9 @@ static void test_slow_device(void **state) {
     p.groups[0].exchange_s = 0;
     const clq_prediction two = predict(&p, "mirrored", 2, 64);
     assert_near(two.step_s, 30 * ms);
-    assert_near(two.parts.waiting, 12 * ms); /* 24 of one of the two */
+    assert_near(two.parts.waiting, 12 * ms); /* one of the two waits 24 ms */
     assert_int_equal(two.limit, CLQ_LIMIT_SLOW_DEVICE);
-    /* 10 ms on the first alone. */
+    /* The first device alone takes 10 ms. */
     const clq_devices devices = {.count = 2, .items = {{3, 0, 1}, {5, 0, 1}}};
     clq_advice advice[CLQ_ADVICE_MAX];
     const clq_advice *one = find_advice(&p, &devices, advice, "--devices 3");
@@ -231,7 +233,7 @@ static void test_slow_device(void **state) {
     assert_near(one->gain, 3.2);
 }
 
-/* Two devices on one core: each at half its rate. 2 x 6 ms and the exchange against 10 ms. */
+/* Two devices on one core, each at half its rate: 2 x 6 ms and the exchange, against 10 ms on one device. */
 static void test_one_core(void **state) {
     (void)state;
     clq_probes p = two_devices();
@@ -244,7 +246,7 @@ static void test_one_core(void **state) {
     assert_near(all[1].step_s, 13 * ms);
     assert_int_equal(all[1].limit, CLQ_LIMIT_SHARED_CORES);
     assert_ptr_equal(clq_why_best(all, 6), &all[0]);
-    /* A part of a device is named as SPEC does: 13 ms become 10. */
+    /* The advice names a part of a device as a SPEC does. 13 ms become 10 ms. */
     const clq_devices parts = {.count = 2, .items = {{0, 0, 2}, {0, 1, 2}}};
     clq_advice advice[CLQ_ADVICE_MAX];
     const size_t count = clq_why_advise(&p, &parts, advice, CLQ_ADVICE_MAX);
@@ -257,7 +259,8 @@ static void test_one_core(void **state) {
     assert_int_equal(named, 1);
 }
 
-/* Half of the update each, and two exchanges, unless updates are shared out anyhow. */
+/* Each device makes half of the update, and there are two exchanges. If updates are shared out anyway, the option
+ * changes nothing. */
 static void test_sharded_optimizer(void **state) {
     (void)state;
     clq_probes p = two_devices();
@@ -266,7 +269,7 @@ static void test_sharded_optimizer(void **state) {
     assert_near(predict(&p, "mirrored --shard-optimizer", 2, 64).step_s, predict(&p, "mirrored", 2, 64).step_s);
 }
 
-/* 5 ms without the update, which the store makes for all. */
+/* 5 ms without the update. The store makes the update for all devices. */
 static void test_central(void **state) {
     (void)state;
     clq_probes p = two_devices();
@@ -278,8 +281,9 @@ static void test_central(void **state) {
     assert_false(clq_why_predict_one(&p, &(clq_way){"central", 0, 1, 64, 1}, &four));
 }
 
-/* Each takes 9 ms and 1 of the store for a whole batch: two make an update in 5. One that takes 50 lets four others
- * come between: 10 each, where both together would take 1 / (1/10 + 1/50). */
+/* For a whole batch each device takes 9 ms, and 1 ms of the store: two devices make an update every 5 ms. A device that
+ * takes 50 ms lets four updates of the other come between. So an update takes 10 ms, although both devices together
+ * could take 1 / (1/10 + 1/50) ms. */
 static void test_asynchronous(void **state) {
     (void)state;
     clq_probes p = two_devices();
@@ -293,8 +297,8 @@ static void test_asynchronous(void **state) {
     assert_near(both.parts.waiting, (10 - 1 / 0.12) * ms);
     p.staleness = 64;
     assert_near(predict(&p, "ps", 2, 64).step_s, ms / 0.12);
-    assert_false(clq_why_predict_one(&p, &(clq_way){"ps", 0, 2, 64, 4}, &both)); /* which does not accumulate */
-    /* The fastest, and no best: its updates are others. */
+    assert_false(clq_why_predict_one(&p, &(clq_way){"ps", 0, 2, 64, 4}, &both)); /* ps does not accumulate */
+    /* ps is the fastest but not the best, because its updates differ. */
     clq_prediction all[CLQ_PREDICTIONS_MAX];
     clq_advice advice[CLQ_ADVICE_MAX];
     const clq_devices devices = {.count = 2, .items = {{0, 0, 1}, {1, 0, 1}}};
@@ -303,10 +307,11 @@ static void test_asynchronous(void **state) {
     expect_text(find_advice(&p, &devices, advice, "--strategy ps")->effect, "other updates");
 }
 
-/* 16 samples take 4 ms, of which 1 is the update, which stages make a quarter and three quarters of. In ms, forward and
- * backward of the stages: 0.6, 1.2; 0.3, 0.9. Stage 0 ends F0 at 0.6, F1 1.2, B0 3.0 (it waits for stage 1 until 1.8),
- * F2 3.6, B1 4.8, F3 5.4, B2 6.6, B3 7.8. Where who waits goes on 0.1 later: B0 3.2 (1.9 and 0.1 later), B1 5.0, B2
- * 6.8, and B3, which comes at 6.9, 8.2. */
+/* 16 samples take 4 ms. 1 ms of this is the update, and the stages make a quarter and three quarters of it. Forward and
+ * backward take 0.6 and 1.2 ms in stage 0, and 0.3 and 0.9 ms in stage 1. Stage 0 ends F0 at 0.6, F1 at 1.2, B0 at 3.0
+ * (it waits for stage 1 until 1.8), F2 at 3.6, B1 at 4.8, F3 at 5.4, B2 at 6.6, B3 at 7.8. If a stage that waits goes
+ * on 0.1 ms later, B0 ends at 3.2 (1.9 and 0.1 later), B1 at 5.0, B2 at 6.8, and B3, whose input comes at 6.9, at
+ * 8.2. */
 static void test_pipeline(void **state) {
     (void)state;
     clq_probes p = two_devices();
@@ -332,18 +337,19 @@ static void test_pipeline(void **state) {
     assert_false(clq_why_predict_one(&p, &(clq_way){"pipeline", 0, 2, 128, 1}, &two)); /* other micro-batches */
 }
 
-/* Of 10 ms: 6 launches of 0.1; 1.6 less 0.4 of the update; 0.64; half of 7.36; and the exchanges. */
+/* From a step of 10 ms: 6 launches of 0.1 ms; 1.6 ms less 0.4 ms of the update; the input of 0.64 ms; half of the
+ * 7.36 ms of computing; and the exchanges. */
 static void test_tensor(void **state) {
     (void)state;
     clq_probes p = two_devices();
     p.groups[0].slices = (clq_slice_probe){
         .exchanges = 2, .work = 0.5, .parameters = 0.6, .launches = 6, .bytes = 2000, .exchange_s = 0.5e-3};
     assert_near(predict(&p, "tensor", 2, 64).step_s, (0.6 + 1.2 + 0.64 + 3.68 + 0.5) * ms);
-    p.groups[0].beta_s = 1e-6; /* of 2,000 bytes more at twice the batch: 2 ms; 15.36 of 18 are compute */
+    p.groups[0].beta_s = 1e-6; /* 2,000 bytes more at twice the batch: 2 ms; compute is 15.36 of 18 ms */
     assert_near(predict(&p, "tensor", 2, 128).step_s, (0.6 + 1.2 + 1.28 + 14.72 / 2 + 0.5 + 2) * ms);
 }
 
-/* 0.1 and 0.3 ms a sample: even shares take 9.6 ms, 48 and 16 samples 4.8. */
+/* 0.1 and 0.3 ms a sample: even shares take 9.6 ms, and shares of 48 and 16 samples take 4.8 ms. */
 static void test_shares(void **state) {
     (void)state;
     clq_probes p = two_devices();
@@ -361,7 +367,7 @@ static void test_shares(void **state) {
     for (size_t i = 0; i < count; i++) assert_null(strstr(advice[i].options, "--shares"));
 }
 
-/* What is predicted is quoted for the trainings that it is of, and for no others. */
+/* A prediction is quoted only for the trainings that it predicts. */
 static void test_rows(void **state) {
     (void)state;
     clq_strategy_options o = {.staleness = 4};
@@ -380,7 +386,8 @@ static void test_rows(void **state) {
         clq_why_row(CLQ_STRATEGY_MIRRORED, &(clq_strategy_options){.compression = {.kind = CLQ_COMPRESSION_F16}}, 2));
 }
 
-/* The caller's thread takes a core where devices keep all busy that left one before. */
+/* The caller's thread needs a core. If the devices keep all cores busy, and left one free when a step was measured
+ * alone, the thread's time is added. */
 static void test_host(void **state) {
     (void)state;
     clq_probes p = two_devices();
@@ -388,9 +395,9 @@ static void test_host(void **state) {
     assert_near(predict(&p, "mirrored", 2, 64).parts.host, 0);
     p.cores = 2;
     assert_near(predict(&p, "mirrored", 2, 64).parts.host, 0.2 * ms);
-    p.cores = 1; /* it did when a step was measured alone */
+    p.cores = 1; /* the step that was measured alone includes it */
     assert_near(predict(&p, "mirrored", 2, 64).parts.host, 0);
-    p.post_s = 20 * ms; /* longer than the step: it is the step */
+    p.post_s = 20 * ms; /* longer than the step, so it sets its time */
     const clq_prediction slow = predict(&p, "mirrored", 2, 64);
     assert_near(slow.step_s, 40 * ms);
     assert_int_equal(slow.limit, CLQ_LIMIT_HOST);
@@ -406,8 +413,8 @@ static void test_input(void **state) {
     assert_int_equal(slow.limit, CLQ_LIMIT_INPUT);
 }
 
-/* 2 ms and 0.1 a sample: 1,600 samples a second at 4 a step; 16 take 3.6 ms, 2.8 times as many a second; 8 are not
- * 95 % of that. */
+/* 2 ms and 0.1 ms a sample. Batches of 4 give 1,667 samples a second. Batches of 16 take 3.6 ms and give 2.67 times as
+ * many. Batches of 8 give less than 95 % of that. */
 static void test_small_batch(void **state) {
     (void)state;
     clq_probes p = one_device();
@@ -431,7 +438,8 @@ static void test_small_batch(void **state) {
     assert_int_equal(predict(&p, "single", 1, 4).limit, CLQ_LIMIT_LAUNCHES);
 }
 
-/* Steps in which each waits for whoever is slower just then: 0.5 ms more where all meet behind their shares. */
+/* In each step, a device waits for the one that is slower just then: 0.5 ms more for strategies in which all devices
+ * meet after their shares. */
 static void test_waiting_in_each_step(void **state) {
     (void)state;
     static const char *const meet[] = {"mirrored", "mirrored --shard-optimizer", "central", "ps --staleness 0"};
@@ -446,7 +454,7 @@ static void test_waiting_in_each_step(void **state) {
     assert_near(predict(&waits, "single", 1, 64).step_s, predict(&p, "single", 1, 64).step_s);
 }
 
-/* A row is as doubtful as the worst of what it is made of. */
+/* A row is as doubtful as the worst measurement that it is made from. */
 static void test_doubt_of_rows(void **state) {
     (void)state;
     clq_probes p = two_devices();

@@ -34,11 +34,11 @@ static void close_rig(rig *r) {
     clq_model_destroy(r->model);
 }
 
-/* Probes of the rig on "pocl:0,pocl:1" take seconds: they are whole once, for all cases. */
+/* One full probe of the rig on "pocl:0,pocl:1" takes seconds, so all cases share it. */
 static struct whole {
     clq_probes *probes;
-    double seconds;       /* that it took, of which compilers may have had most */
-    uint64_t allocations; /* that it made */
+    double seconds;       /* that the probe took; compiling may have taken most of them */
+    uint64_t allocations; /* that the probe made */
 } whole;
 
 static int probe_the_whole(void **state) {
@@ -99,14 +99,13 @@ typedef struct asked {
     clq_choice_made *made;
 } asked;
 
-/* Fails every allocation of the first `most` whose number is a power of two: the call makes too many for
- * walk_allocations. */
+/* Fails the allocations number 1, 2, 4, 8 and so on, up to `most`. The call makes too many for walk_allocations. */
 static void walk_some_allocations(clq_status (*call)(const asked *), const asked *context, uint64_t most) {
     size_t failed = 0;
     for (uint64_t nth = 1; nth <= most; nth *= 2) {
         clq_memory_fail_at(nth, false);
         clq_status status = call(context);
-        if (clq_memory_fail_at(0, false) < nth) assert_ok(status); /* it was not made */
+        if (clq_memory_fail_at(0, false) < nth) assert_ok(status); /* the call made fewer allocations */
         failed += status != CLQ_OK;
         if (status != CLQ_OK && status != CLQ_ERROR_MEMORY) fail_msg("allocation %d: %s", (int)nth, clq_error_detail());
     }
@@ -115,7 +114,7 @@ static void walk_some_allocations(clq_status (*call)(const asked *), const asked
 
 static clq_status probe_once(const asked *a) { return clq_why_probe(&a->rig->task, a->probes); }
 
-/* A failing allocation ends the probes, wherever it is; the leak sanitizer watches. */
+/* A failing allocation ends the probes, wherever it is. The leak sanitizer checks that nothing leaks. */
 static void allocations_fail(void **state) {
     (void)state;
     rig r;
@@ -127,8 +126,8 @@ static void allocations_fail(void **state) {
     close_rig(&r);
 }
 
-/* A call that fails in any thread ends the probes, and nobody waits for the one that failed: a collective would for 30
- * seconds. On a crowded machine probes take longer. */
+/* An OpenCL call that fails in any thread ends the probes. No thread waits for the thread that failed, as a collective
+ * would for 30 seconds. On a crowded machine probes take longer. */
 static void calls_fail(void **state) {
     (void)state;
     static const struct {
@@ -165,7 +164,7 @@ static const clq_prediction predictions[] = {
 
 static clq_status keep(void *context) { return clq_why_keep(&((rig *)context)->task, predictions, 2); }
 
-/* For the same model, batch, optimizer and devices, and for no other. */
+/* A prediction is kept for the same model, batch, optimizer and devices, and for no other. */
 static void predictions_are_kept(void **state) {
     (void)state;
     rig r;
@@ -195,7 +194,7 @@ static void predictions_are_kept(void **state) {
         assert_ok(clq_why_recall(trainer, r.model, &others[i], &known, &kept));
         assert_false(known);
     }
-    /* What says nothing of the time of a step changes nothing. */
+    /* Settings that do not affect the time of a step change nothing. */
     clq_trainer_config same = r.config;
     same.seed++;
     same.optimizer.values[0] *= 2;
@@ -211,7 +210,7 @@ static void predictions_are_kept(void **state) {
     close_rig(&r);
 }
 
-/* A choice among the devices that the budget reaches: the rule's own is measured whatever the budget is. */
+/* A choice with almost no budget. The rule's own device is measured whatever the budget is. */
 static const clq_choosing hurried = {.strategy = "auto", .plain = true, .budget_s = 1e-6};
 
 static clq_status choose_hurried(const asked *a) { return clq_why_choose(&a->rig->task, &hurried, a->made); }
@@ -240,7 +239,7 @@ static void the_rules_device_is_chosen_in_no_time(void **state) {
     close_rig(&r);
 }
 
-/* A device that fails is left out; where it was the only one its failure is told. */
+/* A device that fails is left out. If it was the only device, its failure is reported. */
 static void a_failing_device_is_not_chosen(void **state) {
     (void)state;
     rig r;
@@ -276,7 +275,7 @@ static clq_status recall_choice(void *context) {
     return known ? clq_why_choice_holds(&kept, k->devices, &known) : clq_fail(CLQ_ERROR_STATE, "nothing is kept");
 }
 
-/* By key, and for these devices alone. */
+/* A choice is kept by its key, for these devices only. */
 static void choices_are_kept(void **state) {
     (void)state;
     rig r;
@@ -303,7 +302,7 @@ static void choices_are_kept(void **state) {
     assert_false(holds);
     assert_ok(clq_why_recall_choice(other, &known, &kept));
     assert_false(known);
-    assert_ok(clq_machine_keep(k.key, "short", 6)); /* of another make */
+    assert_ok(clq_machine_keep(k.key, "short", 6)); /* a record of another format */
     assert_ok(clq_why_recall_choice(k.key, &known, &kept));
     assert_false(known);
     clq_machine_forget(k.key);
@@ -326,7 +325,7 @@ static uint64_t fell_short(clq_hash128 key) {
     return kept.fell_short;
 }
 
-/* What trainings reach is kept beside the choice that they were made by, and no other. */
+/* What a training reaches is noted beside the choice that the training was made by, and beside no other choice. */
 static void trainings_are_noted(void **state) {
     (void)state;
     rig r;
@@ -340,14 +339,14 @@ static void trainings_are_noted(void **state) {
     assert_ok(note_training(&k));
     assert_int_equal(fell_short(k.key), 1);
     assert_ok(clq_why_recall_choice(k.key, &known, &used));
-    assert_ok(keep_choice(&k)); /* by another process meanwhile */
+    assert_ok(keep_choice(&k)); /* another process makes the choice again meanwhile */
     assert_ok(clq_why_note_training(k.key, &used, 1, 0));
     assert_int_equal(fell_short(k.key), 0);
     walk_allocations(note_training, &k);
     assert_true(fell_short(k.key) > 0);
 
-    /* Comparing fails again and again, for one reason to do so and for the other: in the end the choice is left alone.
-     */
+    /* Comparing again fails repeatedly, for either of the two reasons to compare. In the end the choice is left
+     * alone. */
     assert_ok(clq_why_recall_choice(k.key, &known, &used));
     for (unsigned failed = 0; failed < 3; failed++) {
         clq_kept_choice doubtful;

@@ -1,4 +1,4 @@
-/* Traces that were made up, and every figure worked out by hand; and files that are no traces. */
+/* Made-up traces, with every figure worked out by hand, and files that are not traces. */
 #include "support/check.h"
 #include "support/files.h"
 #include "why/intervals.h"
@@ -57,7 +57,7 @@ static void each_moment_is_explained_once(void **state) {
     assert_ok(explain(TRACE(ONE_STEP), &run));
     assert_int_equal(run.count, 2);
     assert_string_equal(run.replicas[1].name, "two");
-    /* 0 to 100: its thread works from 0 to 10, 60 to 70. */
+    /* 0 to 100: the replica's thread works from 0 to 10 and from 60 to 70. */
     expect(&run.replicas[0].steps[0], 50, 20, 10, 20, 0);
     assert_int_equal(run.replicas[0].steps[0].waited_for, 1);
     assert_true(fabs(run.replicas[0].waited_for_s[1] - 20e-6) < 1e-12);
@@ -67,8 +67,8 @@ static void each_moment_is_explained_once(void **state) {
     clq_traced_run_release(&run);
 }
 
-/* Step 1 from 0 to 100, of which its thread works 30; then 50 of waiting for a batch, 20 of nothing, and a test that is
- * no step. The thread of step 2 works from 300 to 310. */
+/* Step 1 lasts from 0 to 100, and its thread works for 30. Then come 50 of waiting for a batch, 20 of nothing, and a
+ * test, which is no step. The thread of step 2 works from 300 to 310. */
 static void steps_are_apart(void **state) {
     (void)state;
     clq_traced_run run;
@@ -131,7 +131,7 @@ static void allocations_fail(void **state) {
     assert_true(walk_allocations(explain_again, path) > 10);
 }
 
-/* Against a set of moments one by one. */
+/* Compares intervals with sets of single moments. */
 static void intervals_are_sets(void **state) {
     (void)state;
     enum { MOMENTS = 40, ROUNDS = 200 };

@@ -1,9 +1,9 @@
-/* A rank of a run by a launcher of MPI, for tests/world/check_ranks.py: does what its first argument says, prints what
- * it has to tell in one line, and ends with 0 if all is as it should be.
+/* One rank of a run that an MPI launcher started, for tests/world/check_ranks.py. The first argument says what the rank
+ * does. The rank prints its result in one line, and exits with 0 if everything is as expected.
  *
- * - works: who is who, gathers, messages of many sizes, agreement
- * - meets [DEADLINE_S]: prints "READY RANK PID", then barriers until one fails, which it prints
- * - idle SECONDS: prints the CPU time that the process used meanwhile, as part of a core
+ * - works: checks rank numbers, gathers, messages of many sizes, agreement
+ * - meets [DEADLINE_S]: prints "READY RANK PID", then runs barriers until one fails, and prints the failure
+ * - idle SECONDS: prints the CPU time that the process used meanwhile, as a fraction of a core
  * - opens: prints how long opening took */
 #include "world/world.h"
 
@@ -40,7 +40,7 @@ static int gathers(clq_world *world) {
     return 0;
 }
 
-/* Round the ring of ranks; even ranks send first. */
+/* Each rank sends to the next rank of a ring, and receives from the rank before. Even ranks send first. */
 static int pass_on(clq_world *world, unsigned tag, size_t bytes) {
     const unsigned size = clq_world_size(world), rank = clq_world_rank(world);
     const unsigned next = (rank + 1) % size, before = (rank + size - 1) % size;
@@ -81,7 +81,7 @@ static int meets(double deadline_s) {
     printf("%u ended by: %s\n", clq_world_rank(world), clq_error_detail());
     fflush(stdout);
     clq_world_close(world);
-    _exit(3); /* of a run that has failed, MPI is not finalized */
+    _exit(3); /* after a failure, MPI is not finalized */
 }
 
 static double cpu_s(void) {

@@ -1,5 +1,5 @@
-/* Worlds that end: a rank that fails, dies, stops, is cut off, does not come, whose engine or memory fails. Whoever can
- * be reached learns which rank it was and what it said, and nobody waits for ever. */
+/* Worlds that end: a rank fails, dies, stops, is cut off or does not come, or its engine or memory fails. Every rank
+ * that can be reached learns which rank it was and what that rank said. No rank waits for ever. */
 #include "support/stop.h"
 #include "support/world_fabric.h"
 
@@ -7,26 +7,26 @@
 #include <unistd.h>
 
 enum { FIVE = 5 };
-/* Much less than a busy machine may keep a thread from its core. */
+/* Longer than a busy machine may keep a thread from its core. */
 enum { SILENCE_S = 4 };
 static const clq_world_config brief = {.silence_s = SILENCE_S, .deadline_s = 60};
-/* From a fault to the last rank that reports it: the silence, heartbeats that are a second apart, and a busy machine.
- */
+/* The time from a fault to the last rank's report: the silence, heartbeats one second apart, and a margin for a busy
+ * machine. */
 static const double told_within_s = SILENCE_S + 16;
 
 typedef struct fault fault;
 struct fault {
     unsigned size;
-    void (*strike)(fabric *network, fabric_rank *self); /* by rank `of`, in its turn `turn` */
+    void (*strike)(fabric *network, fabric_rank *self); /* called by rank `of`, in its turn `turn` */
     unsigned of, turn;
-    bool (*is_reached)(unsigned rank); /* NULL: all but `of` */
-    const char *word;                  /* what those say that are reached */
-    double began_s;                    /* when it struck */
+    bool (*is_reached)(unsigned rank); /* NULL: all ranks but `of` */
+    const char *word;                  /* part of the error text of the ranks that are reached */
+    double began_s;                    /* when the fault struck */
     fabric *network;
     fabric_rank ranks[FABRIC_RANKS_MAX];
 };
 
-/* Turns of a barrier, until one fails. */
+/* Runs barriers until one fails. */
 static void meet_until_it_fails(fabric_rank *self) {
     fault *how = self->context;
     clq_status status = CLQ_OK;
@@ -49,7 +49,7 @@ static void check(const fault *how) {
     }
 }
 
-/* All at the same time: most of it is waiting. */
+/* Runs all faults at the same time, since they mostly wait. */
 static void strike_all(fault *faults, size_t count) {
     for (size_t i = 0; i < count; i++) {
         faults[i].network = fabric_open(faults[i].size, 0, 0);
@@ -64,7 +64,7 @@ static void strike_all(fault *faults, size_t count) {
     for (size_t i = 0; i < count; i++) check(&faults[i]);
 }
 
-/* ---- a rank that says so ---- */
+/* ---- a rank that reports its failure ---- */
 
 static void says_so(fabric *network, fabric_rank *self) {
     (void)network;
@@ -85,7 +85,7 @@ static void a_failure_is_told_to_all(void **state) {
 static void is_named(fabric_rank *self) {
     const bool own = self->rank == 1;
     char named[256] = "a device failed";
-    clq_status status = clq_world_barrier(self->world); /* all are open */
+    clq_status status = clq_world_barrier(self->world); /* all ranks have opened the world */
     if (own) clq_world_fail(self->world, &(clq_error){CLQ_ERROR_DEVICE, "a device failed"});
     while (status == CLQ_OK) status = clq_world_barrier(self->world);
     if (!own) snprintf(named, sizeof named, "%s: a device failed", clq_world_name(self->world, 1));
@@ -109,8 +109,8 @@ static void fails_at_once(fabric_rank *self) {
     fabric_note(self, CLQ_OK);
 }
 
-/* Ranks 0 and 2 never hear of each other, and so do not know the hosts; rank 1 does. One of them may be gone before the
- * other one has been told. */
+/* Ranks 0 and 2 never hear of each other, and so do not know each other's hosts. Rank 1 knows both. Rank 0 or 2 may be
+ * gone before the other has been told. */
 static void it_is_named_to_those_who_open(void **state) {
     (void)state;
     char host[64] = "", name[128];
@@ -129,7 +129,7 @@ static void it_is_named_to_those_who_open(void **state) {
     }
 }
 
-/* ---- a rank that says nothing more ---- */
+/* ---- a rank that falls silent ---- */
 
 static void dies(fabric *network, fabric_rank *self) { fabric_kill(network, self->rank); }
 
@@ -175,7 +175,7 @@ static void the_silent_are_missed(void **state) {
     strike_all(faults, CLQ_COUNT_OF(faults));
 }
 
-/* ---- an engine that does not leave ---- */
+/* ---- an engine that does not return from closing ---- */
 
 static void leaves_late(fabric_rank *self) {
     fabric_note(self, clq_world_barrier(self->world));
@@ -189,12 +189,12 @@ static void an_engine_that_does_not_return_is_left(void **state) {
     const double began = clq_now();
     fabric_run(network, 2, &brief, leaves_late, NULL, ranks);
     assert_within((unsigned)(clq_now() - began), 5, 8);
-    while (fabric_is_open(network, 1)) nap(0.1); /* its thread returns, and frees what it had */
+    while (fabric_is_open(network, 1)) nap(0.1); /* its thread returns, and frees its memory */
     fabric_close(network);
     for (unsigned r = 0; r < 2; r++) assert_ok(ranks[r].ended);
 }
 
-/* ---- a rank that lives and does not come ---- */
+/* ---- a rank that is alive but does not come ---- */
 
 static void waits_in_vain(fabric_rank *self) {
     const unsigned late = *(const unsigned *)self->context;
@@ -206,7 +206,7 @@ static void waits_in_vain(fabric_rank *self) {
     fabric_note(self, self->rank == late ? status : clq_world_barrier(self->world));
 }
 
-/* Each waits for its neighbor, which waits for another: heartbeats tell for whom. */
+/* Each rank waits for its neighbor, which waits for another. Heartbeats tell for which rank each one waits. */
 static void the_late_are_named(void **state) {
     (void)state;
     for (unsigned late = 2; late < FIVE; late += 2) {
@@ -234,7 +234,7 @@ static void keeps_on(fabric_rank *self) {
     if (self->rank == 1) fabric_hold(self->port.network, 1, clq_now() + 2);
     clq_status status = CLQ_OK;
     unsigned char ends = 0, all[FABRIC_RANKS_MAX];
-    for (bool over = false; status == CLQ_OK && !over;) { /* rank 0's clock tells when */
+    for (bool over = false; status == CLQ_OK && !over;) { /* rank 0's clock decides when to end */
         if (self->rank == 0) ends = clq_now() > until;
         status = clq_world_gather(self->world, &ends, 1, all);
         over = all[0] != 0;
@@ -284,13 +284,14 @@ static void uses_all(fabric_rank *self) {
     fabric_note(self, status);
 }
 
-/* The rank that a fault meets ends so, others are told or miss it, or nobody notices. */
+/* The rank that a fault hits fails with `status`. The other ranks are told, or find the rank gone, or nobody notices
+ * the fault. */
 static bool ends_so(const fabric_rank *self, clq_status status) {
     return self->ended == CLQ_OK || self->ended == status || self->ended == CLQ_ERROR_ABORTED ||
            (self->ended == CLQ_ERROR_SYSTEM && strstr(self->detail, "the rank is gone"));
 }
 
-enum { ENGINE_CALLS = 24 }; /* so many, at least, are made by all that a rank does */
+enum { ENGINE_CALLS = 24 }; /* all uses of a rank together make at least this many calls */
 
 static void each_call_of_an_engine_fails(void **state) {
     (void)state;
@@ -310,7 +311,8 @@ static void each_call_of_an_engine_fails(void **state) {
     assert_within(failed, ENGINE_CALLS / 2, ENGINE_CALLS);
 }
 
-/* Of any thread: the rank that it is of fails, the other one is told, or neither notices. */
+/* An allocation of any thread fails. The rank of that thread fails and the other rank is told, or neither rank
+ * notices. */
 static void each_allocation_fails(void **state) {
     (void)state;
     fabric_rank ranks[2];
@@ -331,7 +333,7 @@ static void each_allocation_fails(void **state) {
                     fail_msg("allocation %d: %s: %s", (int)nth, clq_status_text(ranks[r].ended), ranks[r].detail);
         }
     assert_within(runs, 2 * 8, 2 * 100);
-    assert_within(ended_so, runs / 2, runs); /* a run may make fewer than the one before: then none fails */
+    assert_within(ended_so, runs / 2, runs); /* a run with fewer allocations than the run before has no failure */
 }
 
 int main(void) {

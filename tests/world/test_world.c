@@ -1,4 +1,5 @@
-/* Worlds of threads, over an engine that behaves like a network: who is who, messages, gathers. */
+/* Worlds whose ranks are threads, over an engine that behaves like a network: rank numbers and names, messages,
+ * gathers. */
 #include "support/stop.h"
 #include "support/world_fabric.h"
 
@@ -11,7 +12,7 @@ static void all_ended(const fabric_rank *ranks, unsigned size) {
         if (ranks[r].ended != CLQ_OK) fail_msg("rank %u: %s: %s", r, clq_status_text(ranks[r].ended), ranks[r].detail);
 }
 
-/* Runs the body on so many ranks, of which all must end well. */
+/* Runs the body on `size` ranks. All of them must succeed. */
 static void run_all(unsigned size, double latency_s, double bytes_per_s, void (*body)(fabric_rank *), void *context) {
     fabric_rank ranks[FABRIC_RANKS_MAX];
     fabric *network = fabric_open(size, latency_s, bytes_per_s);
@@ -36,7 +37,7 @@ static void run_all(unsigned size, double latency_s, double bytes_per_s, void (*
         }                                                                                                              \
     } while (0)
 
-/* ---- who is who ---- */
+/* ---- ranks and names ---- */
 
 static void knows_all(fabric_rank *self) {
     char host[64] = "", name[128];
@@ -153,7 +154,7 @@ static void what_differs_is_named(void **state) {
     run_all(4, 0, 0, agrees, NULL);
 }
 
-/* Ranks 1 and 3 fail: the lower one's failure is that of all. */
+/* Ranks 1 and 3 fail. All ranks report the failure of rank 1, the lower rank. */
 static void checks(fabric_rank *self) {
     char said[256] = "no such folder";
     EXPECT_OK(self, clq_world_check(self->world, CLQ_OK));
@@ -199,7 +200,7 @@ enum { MESSAGES = 12 };
 
 static size_t bytes_of(unsigned turn) { return (size_t)1 << (turn * 3 % 17); }
 
-/* To the next rank and from the one before it, by two threads each with a tag. */
+/* Sends to the next rank, or receives from the rank before. Two threads do so, each with its own tag. */
 typedef struct carrier {
     fabric_rank *self;
     unsigned tag;
@@ -248,7 +249,7 @@ static void messages_arrive(void **state) {
     run_all(3, 1e-3, 100e6, carries, NULL);
 }
 
-/* More than an engine takes at once. */
+/* Sends more bytes than an engine takes at once. */
 static void carries_much(fabric_rank *self) {
     const size_t bytes = ((size_t)64 << 20) + 13;
     unsigned tag;
@@ -269,12 +270,12 @@ static void long_messages_go_in_pieces(void **state) {
     run_all(2, 0, 0, carries_much, NULL);
 }
 
-/* ---- who moves a job forward ---- */
+/* ---- which thread advances a job ---- */
 
 typedef struct watched {
     clq_job job;
     pthread_t caller;
-    bool is_stubborn; /* ends by another thread alone */
+    bool is_stubborn; /* only another thread can end it */
     unsigned by_caller;
 } watched;
 
@@ -287,7 +288,7 @@ static clq_status watch(clq_job *job, clq_world *world, bool *moved, bool *done)
     return CLQ_OK;
 }
 
-/* The thread takes its turn each 5 ms, and then the caller has none. */
+/* The world's thread takes its turn every 5 ms. During that turn, the caller has no turn with the engine. */
 static void runs_jobs(fabric_rank *self) {
     enum { JOBS = 200 };
     const bool takes_turns = *(const bool *)self->context;
@@ -337,7 +338,7 @@ static void launchers_are_known(void **state) {
     clq_launcher found = clq_launcher_find();
     assert_string_equal(found.engine, "mpich");
     assert_int_equal(found.size, 4);
-    setenv("OMPI_COMM_WORLD_RANK", "0", 1); /* its processes have variables of PMI, too */
+    setenv("OMPI_COMM_WORLD_RANK", "0", 1); /* Open MPI's processes have variables of PMI, too */
     setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
     found = clq_launcher_find();
     assert_string_equal(found.engine, "openmpi");
@@ -369,7 +370,8 @@ static void engines_that_cannot_be_had(void **state) {
 
 /* ---- ranks that are set apart ---- */
 
-/* The last two of five: the others gather and wait for one another without them, and exchange messages with them. */
+/* The last two of five ranks are set apart. The other three gather and run barriers without them, and exchange messages
+ * with them. */
 static void goes_on_without_two(fabric_rank *self) {
     unsigned all[5], word = 100 + self->rank;
     EXPECT_OK(self, clq_world_set_apart(self->world, 2));
