@@ -1,10 +1,25 @@
 #!/usr/bin/env python3
-"""Intel's offline compiler, which Debian has as a library alone. usage: ocloc.py LIBRARY ARGUMENTS…"""
-import ctypes
-import sys
+"""Intel's offline compiler, which Debian has as a library alone. usage: ocloc.py LIBRARY
 
-arguments = [b"ocloc"] + [argument.encode() for argument in sys.argv[2:]]
+Each line of stdin is a JSON list of arguments for one call. For each, stdout gets a line: a JSON list of the exit status
+and of what the compiler printed. One process makes many calls, because loading the library takes as long as a call."""
+import ctypes
+import json
+import os
+import sys
+import tempfile
+
+library = ctypes.CDLL(sys.argv[1])
 none = ctypes.c_uint32(0)
-status = ctypes.CDLL(sys.argv[1]).oclocInvoke(ctypes.c_uint32(len(arguments)), (ctypes.c_char_p * len(arguments))(*arguments),
-                                              none, None, None, None, none, None, None, None, None, None, None, None)
-sys.exit(status & 255)
+answers = os.fdopen(os.dup(1), "w")
+for line in sys.stdin:
+    arguments = [argument.encode() for argument in ["ocloc", *json.loads(line)]]
+    with tempfile.TemporaryFile() as printed:
+        for stream in (1, 2):
+            os.dup2(printed.fileno(), stream)
+        status = library.oclocInvoke(ctypes.c_uint32(len(arguments)), (ctypes.c_char_p * len(arguments))(*arguments),
+                                     none, None, None, None, none, None, None, None, None, None, None, None)
+        ctypes.CDLL(None).fflush(None)
+        printed.seek(0)
+        said = printed.read().decode(errors="replace")
+    print(json.dumps([status & 255, said]), file=answers, flush=True)

@@ -11,6 +11,7 @@ enum { STEPS = 3 };
 
 typedef struct net {
     bool vectors; /* of Dense layers alone, over the last axis: few kernels are to be compiled */
+    bool many;    /* vectors: one for each pixel, else a quarter as many, as the kernels are slow */
     bool cells;   /* of recurrent layers whose steps are operations by themselves */
     bool synchronized, marked;
 } net;
@@ -45,6 +46,7 @@ static clq_model *make_net(const net *how) {
     clq_tensor x = clq_input(m, CLQ_SHAPE(28, 28, 1));
     if (how->cells) return make_cells(m, x, how);
     if (!how->vectors) x = clq_average_pool2d(m, x, NULL);
+    if (how->vectors && !how->many) x = clq_reshape(m, x, CLQ_SHAPE(196, 4), NULL);
     x = normalised(m, x, how, true);
     for (unsigned block = 0; block < 2; block++) {
         clq_tensor y = normalised(m, normalised(m, x, how, true), how, false);
@@ -174,12 +176,14 @@ static void check_way(const way *w, const net *n, void (*set)(clq_trainer_config
 }
 
 static void every_strategy_gives_the_same_bits(void **state) {
-    static const net vectors = {.vectors = true};
+    static const net vectors = {.vectors = true}, many = {.vectors = true, .many = true};
     (void)state;
     for (size_t i = 0; i < CLQ_COUNT_OF(ways); i++) {
         way w = ways[i];
         if (w.kind == CLQ_STRATEGY_PS) w.options.staleness = 0; /* two runs would differ */
-        check_way(&w, &vectors, NULL, w.kind != CLQ_STRATEGY_MIRRORED || w.bucket_bytes > 0);
+        /* A stage has few values: what is estimated beside them would outweigh what they save. */
+        const net *n = w.kind == CLQ_STRATEGY_PIPELINE ? &many : &vectors;
+        check_way(&w, n, NULL, w.kind != CLQ_STRATEGY_MIRRORED || w.bucket_bytes > 0);
     }
 }
 
@@ -197,8 +201,8 @@ static void set_average(clq_trainer_config *config) {
 }
 
 static void every_setting_gives_the_same_bits(void **state) {
-    static const net vectors = {.vectors = true}, synchronized = {.vectors = true, .synchronized = true},
-                     cells = {.cells = true};
+    static const net vectors = {.vectors = true}, many = {.vectors = true, .many = true},
+                     synchronized = {.vectors = true, .synchronized = true}, cells = {.cells = true};
     (void)state;
     check_way(&ways[1], &synchronized, NULL, false);
     check_way(&ways[1], &cells, set_accumulation, false);
@@ -206,7 +210,7 @@ static void every_setting_gives_the_same_bits(void **state) {
     check_way(&ways[1], &vectors, set_compression, false);
     check_way(&ways[1], &vectors, set_local_steps, false);
     check_way(&way_single, &vectors, set_average, true);
-    check_way(&way_single, &vectors, set_mixed, true);
+    check_way(&way_single, &many, set_mixed, true); /* enough rows for products in parts, which are added up */
     check_way(&ways[1], &vectors, set_mixed_bf16, false);
 }
 
