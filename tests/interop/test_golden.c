@@ -29,18 +29,25 @@ static const char whole_by_candidates[] = "mlp_adam_probs";
 
 /* Candidates that the tuner could choose; the first is the rule's, which others run with. All of a CPU device's, which
  * has few, and every second one of a GPU's: ops/gemm and ops/winograd hold each block to a reference. The most of them
- * that a question had which these runs asked. */
+ * that a question had which these runs asked. The first follows the trace to its end, and the others through an epoch,
+ * whose last batch is not full. */
 static size_t run_candidates(golden *g, const char *spec, size_t stride) {
     const char *const disabled = golden_by.disabled_paths;
+    const size_t steps = golden_by.steps, samples = (size_t)json_integer_value(json_object_get(g->json, "samples"));
     size_t nth = 1;
     if (strcmp(g->name, whole_by_candidates) == 0) golden_by.disabled_paths = NULL;
     while (golden_run(g, spec, &(clq_selections){.by_rule = true, .nth = nth})) {
         nth += stride;
         golden_by.disabled_paths = disabled;
+        golden_by.steps = clq_ceil_div(samples, g->batch);
     }
     golden_by.disabled_paths = disabled;
+    golden_by.steps = steps;
     return nth + 1;
 }
+
+/* Of traces that other runs follow to their ends: an epoch or more of each. */
+enum { FIRST_STEPS = 10 };
 
 typedef enum extent {
     ALL_CASES,
@@ -353,10 +360,12 @@ static void as_gpu(void **state) {
     assert_int_equal(refused, 0);
 }
 
-/* Units that the device does not have are tried, and then done without. */
+/* Units that the device does not have are tried, and then done without: other runs follow the traces to their
+ * ends. */
 static void as_gpu_without_its_units(void **state) {
     (void)state;
     golden_by.lowered = true;
+    golden_by.steps = FIRST_STEPS;
     tally t = run_cases(FEW_CASES, "intel");
     assert_int_equal(t.cases, FEW);
     assert_true(refused > 0);

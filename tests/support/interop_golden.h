@@ -26,6 +26,7 @@ typedef struct golden_way {
     const char *disabled_paths;                                 /* as of clq_trainer_config */
     bool synchronized;                                          /* every BatchNormalization of the cases */
     bool lowered;                                               /* products by bfloat16, where there are units */
+    size_t steps;                                               /* the first ones of the trace alone; 0: all */
     void (*look_at)(const clq_trainer *trainer);                /* each trainer, at its end; NULL: nothing */
 } golden_way;
 extern golden_way golden_by;
