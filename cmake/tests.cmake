@@ -274,7 +274,7 @@ set_tests_properties(interop/golden_alone PROPERTIES ENVIRONMENT "${CLQ_TEST_ENV
 # Not with sanitizers, under which it takes too long; the tests of ops and ops/local_trial run the same code.
 if(CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64" AND NOT CLIQUE_SANITIZE)
   add_test(NAME interop/golden_gpu COMMAND test_interop_golden gpu)
-  set_tests_properties(interop/golden_gpu PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 2400)
+  set_tests_properties(interop/golden_gpu PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT};CLQ_TEST_KEEPS_PROGRAMS=1" TIMEOUT 2400)
 endif()
 add_test(NAME train/outputs_discrete COMMAND test_train_outputs discrete)
 set_tests_properties(train/outputs_discrete PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 2400)
@@ -481,7 +481,7 @@ endforeach()
 # other trainings. Unoptimized programs are kept apart.
 set(unoptimized_tests "device/(cache|program_load|twins)"
   "graph/(chains|composites|custom|drawn_graphs|exchange|fused_step|fusion|keep|placement|plan|stages|step_graph|tune|weights)"
-  "interop/(golden|golden_families|single_layers)" "cli/(peers|why)" "install/examples"
+  "interop/(golden|golden_families|golden_gpu|single_layers)" "cli/(peers|why)" "install/examples"
   "train/(alike|callback_strategies|checkpoint|compress|confusion|features|mixed|paths|recompute|shard_optimizer)"
   "train/(sharded_update|step_memory|strategies|strict|tensor|tensor_attention)")
 foreach(test IN LISTS all_tests)

@@ -29,18 +29,25 @@ static const char whole_by_candidates[] = "mlp_adam_probs";
 
 /* Candidates that the tuner could choose; the first is the rule's, which others run with. All of a CPU device's, which
  * has few, and every second one of a GPU's: ops/gemm and ops/winograd hold each block to a reference. The most of them
- * that a question had which these runs asked. */
+ * that a question had which these runs asked. The first follows the trace to its end, and the others through an epoch,
+ * whose last batch is not full. */
 static size_t run_candidates(golden *g, const char *spec, size_t stride) {
     const char *const disabled = golden_by.disabled_paths;
+    const size_t steps = golden_by.steps, samples = (size_t)json_integer_value(json_object_get(g->json, "samples"));
     size_t nth = 1;
     if (strcmp(g->name, whole_by_candidates) == 0) golden_by.disabled_paths = NULL;
     while (golden_run(g, spec, &(clq_selections){.by_rule = true, .nth = nth})) {
         nth += stride;
         golden_by.disabled_paths = disabled;
+        golden_by.steps = clq_ceil_div(samples, g->batch);
     }
     golden_by.disabled_paths = disabled;
+    golden_by.steps = steps;
     return nth + 1;
 }
+
+/* Of traces that other runs follow to their ends: an epoch or more of each. */
+enum { FIRST_STEPS = 10 };
 
 typedef enum extent {
     ALL_CASES,
@@ -100,6 +107,8 @@ enum { DRIVERS = 2 };
 #else
 enum { DRIVERS = 1 };
 #endif
+/* Cases that run on both drivers: on one of the two, no other test has their losses. */
+static const char *const on_both[] = {"huber_regression", "mae_regression"};
 static size_t alternated; /* cases without such a step that have been met, of one driver */
 
 /* Whether a case runs on a driver, and how. Cases without such a step alternate between the drivers: tests/ops tests
@@ -110,7 +119,7 @@ static bool runs_alone(const char *name, const char *spec) {
     while (i < CLQ_COUNT_OF(whole) && strcmp(whole[i].name, name) != 0) i++;
     const bool is_whole = i < CLQ_COUNT_OF(whole);
     golden_by.disabled_paths = is_whole ? NULL : APART;
-    if (DRIVERS == 1) return true;
+    if (DRIVERS == 1 || is_one_of(name, on_both, CLQ_COUNT_OF(on_both))) return true;
     return is_whole ? (intel ? whole[i].intel : whole[i].pocl) : alternated++ % DRIVERS == intel;
 }
 
@@ -353,10 +362,12 @@ static void as_gpu(void **state) {
     assert_int_equal(refused, 0);
 }
 
-/* Units that the device does not have are tried, and then done without. */
+/* Units that the device does not have are tried, and then done without: other runs follow the traces to their
+ * ends. */
 static void as_gpu_without_its_units(void **state) {
     (void)state;
     golden_by.lowered = true;
+    golden_by.steps = FIRST_STEPS;
     tally t = run_cases(FEW_CASES, "intel");
     assert_int_equal(t.cases, FEW);
     assert_true(refused > 0);

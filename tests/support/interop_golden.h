@@ -27,6 +27,7 @@ typedef struct golden_way {
     const char *disabled_paths;                                 /* as in clq_trainer_config */
     bool synchronized;                                          /* every BatchNormalization of the cases */
     bool lowered;                                /* products may use bfloat16 if there are matrix units */
+    size_t steps;                                /* only the first steps of the trace; 0: all */
     void (*look_at)(const clq_trainer *trainer); /* called with each trainer at its end; NULL: nothing */
 } golden_way;
 extern golden_way golden_by;
