@@ -46,7 +46,8 @@ static size_t run_candidates(golden *g, const char *spec, size_t stride) {
     return nth + 1;
 }
 
-/* Of traces that other runs follow to their ends: an epoch or more of each. */
+/* How many steps as_gpu_without_its_units follows: an epoch or more. Other runs follow the same traces to their ends.
+ */
 enum { FIRST_STEPS = 10 };
 
 typedef enum extent {
@@ -109,10 +110,10 @@ enum { DRIVERS = 1 };
 #endif
 /* Cases that run on both drivers: on one of the two, no other test has their losses. */
 static const char *const on_both[] = {"huber_regression", "mae_regression"};
-static size_t alternated; /* cases without such a step that have been met, of one driver */
+static size_t alternated; /* how many alternating cases one driver has met */
 
-/* Whether a case runs on a driver, and how. Cases without such a step alternate between the drivers: tests/ops tests
- * their kernels on both. With the arguments `on all SPEC` all cases run on the devices of SPEC. */
+/* Decides whether a case runs on a driver, and sets how. Cases without such a step alternate between the drivers:
+ * tests/ops tests their kernels on both. With the arguments `on all SPEC` all cases run on the devices of SPEC. */
 static bool runs_alone(const char *name, const char *spec) {
     const bool intel = strcmp(spec, "intel") == 0;
     size_t i = 0;
@@ -362,8 +363,7 @@ static void as_gpu(void **state) {
     assert_int_equal(refused, 0);
 }
 
-/* Units that the device does not have are tried, and then done without: other runs follow the traces to their
- * ends. */
+/* The device has no matrix units: Clique tries them, and then does without. */
 static void as_gpu_without_its_units(void **state) {
     (void)state;
     golden_by.lowered = true;

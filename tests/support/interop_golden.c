@@ -298,7 +298,8 @@ static void step_on(const golden *g, const char *spec, clq_trainer *trainer, con
     if (!golden_by.strategy) assert_ok(clq_step_apply(trainer));
 }
 
-/* A moving average of the variables is compared behind the last step alone. */
+/* Returns how many steps are compared. A trace with a moving average of the variables has its values only after the
+ * last step, so all of its steps are run. */
 static size_t steps_to_follow(const golden *g) {
     return golden_by.steps && g->config.average == 0.0 ? CLQ_MIN(golden_by.steps, g->steps) : g->steps;
 }

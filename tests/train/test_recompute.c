@@ -11,7 +11,7 @@ enum { STEPS = 3 };
 
 typedef struct net {
     bool vectors; /* of Dense layers alone, over the last axis: few kernels are to be compiled */
-    bool many;    /* vectors: one for each pixel, else a quarter as many, as the kernels are slow */
+    bool many;    /* one vector for each pixel. Otherwise a quarter of them, which saves time in slow kernels */
     bool cells;   /* of recurrent layers whose steps are operations by themselves */
     bool synchronized, marked;
 } net;
