@@ -267,9 +267,11 @@ clq_test_layer(slow test_device_slow_layer test_train_shares)
 # PoCL's devices behave like strict discrete GPUs.
 clq_test_layer(strict test_device_strict_layer test_comm_strict test_train_strict test_comm_gpus test_train_counts test_train_paths test_train_upload_ahead)
 
-# Whole trainings on one device, shared out between the drivers, of programs as users have them.
-add_test(NAME interop/golden_alone COMMAND test_interop_golden on_*)
-set_tests_properties(interop/golden_alone PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT};CLQ_TEST_KEEPS_PROGRAMS=1" TIMEOUT 2400)
+# Whole trainings on one device, shared out between the drivers; and a few of them with optimized programs, as users have.
+foreach(which alone optimized)
+  add_test(NAME interop/golden_${which} COMMAND test_interop_golden ${which})
+  set_tests_properties(interop/golden_${which} PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT};CLQ_TEST_KEEPS_PROGRAMS=1" TIMEOUT 2400)
+endforeach()
 
 # Not with sanitizers, under which it takes too long; the tests of ops and ops/local_trial run the same code.
 if(CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64" AND NOT CLIQUE_SANITIZE)
@@ -442,7 +444,7 @@ set(host_tests "base/.*" "bench/.*" "comm/.*" "data/.*" "device/.*" "formats/.*"
   "train/(checkpoint_faults|failure|features|log|loops|parts|ps_discrete|shares|upload_ahead)" "why/probe")
 set(plain_tests "abi/.*" "comma/.*" "install/.*" "law/.*" "python/.*" "readers/.*" "strict/.*" "soak/.*" "cli/(bench|build|choice|why)"
   "comm/(all_reduce|collectives|gpus)" "device/(cache|program_load|twins)"
-  "graph/(chains|fusion|keep|plan|stages|tune)" "interop/golden(_alone|_families)?"
+  "graph/(chains|fusion|keep|plan|stages|tune)" "interop/golden(_alone|_optimized|_families)?"
   "ops/(activation|arrange|batched|compress|constrain|conv2d|conv_pool|copy|dense|dropout|element_programs|folds|grouped|input|joined|loss|normalise|norms|penalty|pool2d)"
   "ops/(recurrent|repeat|row_norm|update|warp|winograd)"
   "train/(callback_strategies|checkpoint|compress|counts|fit|local_steps|loop_strategies|loss_values|mirrored|modes|penalty)"
@@ -477,11 +479,11 @@ endforeach()
 
 # Tests that compile much and compute little have their kernels compiled without optimization (tests/support/unoptimized.c),
 # which takes a third of the time. Such kernels run up to ten times as long, and trainings of many steps lose by it. Kernels
-# as users have them are those of interop/golden_alone, of most commands, of tests of ops in the family for CPUs, and of the
-# other trainings. Unoptimized programs are kept apart.
+# are optimized, as users' are, in interop/golden_optimized, in most commands, in tests of ops in the family for CPUs, and in
+# the other trainings. Unoptimized programs are kept apart.
 set(unoptimized_tests "device/(cache|program_load|twins)"
   "graph/(chains|composites|custom|drawn_graphs|exchange|fused_step|fusion|keep|placement|plan|stages|step_graph|tune|weights)"
-  "interop/(golden|golden_families|golden_gpu|single_layers)" "cli/(peers|why)" "install/examples"
+  "interop/(golden|golden_alone|golden_families|golden_gpu|single_layers)" "cli/(peers|why)" "install/examples"
   "train/(alike|callback_strategies|checkpoint|compress|confusion|features|mixed|paths|recompute|shard_optimizer)"
   "train/(sharded_update|step_memory|strategies|strict|tensor|tensor_attention)")
 foreach(test IN LISTS all_tests)

@@ -1,13 +1,14 @@
 /* Whole training runs against traces of Keras in float64 (tests/golden/README.md): the loss of every step, the first
  * step's gradient norm of every variable, and the initial model's predictions. Traces of one device are shared out
- * between PoCL and Intel's driver; others are of several devices. The argument `on_*` picks what runs on one device,
- * with steps as users have them, and `ways` the others. With `long` every trace is made by every strategy, in steps
- * that are one launch if the strategy has such. */
+ * between PoCL and Intel's driver; others are of several devices. The argument `alone` picks the tests on one device,
+ * `optimized` a few of these traces, for kernels that are optimized as users' are, and `ways` the tests on several
+ * devices. With `long` every strategy makes every trace, in steps that are one launch if the strategy has such. */
 #include "support/apart.h"
 #include "support/check.h"
 #include "support/disguise.h"
 #include "support/interop_golden.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 /* Launches of some kernel files in the plans of all runs. */
@@ -179,18 +180,37 @@ static void on_pocl_basic(void **state) {
     (void)state;
     run_all("pocl:0");
 }
-/* Of the same compiler as pocl:0, with launches that several threads share. */
-static void on_pocl_pthread(void **state) {
-    (void)state;
-    assert_int_equal(run_cases(FEW_CASES, "pocl:5").cases, FEW);
-}
 static void on_intel(void **state) {
     (void)state;
     run_all("intel");
 }
 
-/* Some steps are one launch each: of one replica, on_pocl_basic and on_intel, and those of optimizers_by_replicas that
- * share out the update. */
+/* PoCL's pool of threads has the same compiler as pocl:0, and shares each launch out between its threads. */
+static void on_pocl_pthread(void **state) {
+    (void)state;
+    assert_int_equal(run_cases(FEW_CASES, "pocl:5").cases, FEW);
+}
+
+/* Steps that are one launch, of layers that most models have. */
+static void run_optimized(const char *spec) {
+    static const char *const names[] = {"mlp_adam_probs", "cnn_sgd_nesterov_ragged"};
+    for (size_t i = 0; i < CLQ_COUNT_OF(names); i++) {
+        one_case = names[i];
+        assert_int_equal(run_cases(FEW_CASES, spec).cases, 1);
+    }
+    one_case = NULL;
+}
+static void optimized_on_pocl(void **state) {
+    (void)state;
+    run_optimized("pocl:5");
+}
+static void optimized_on_intel(void **state) {
+    (void)state;
+    run_optimized("intel");
+}
+
+/* Two kinds of tests have steps that are one launch: the tests on one device, and those traces of
+ * optimizers_by_replicas that share out the update. */
 static void begin_apart(const char *strategy) {
     golden_by = (golden_way){.strategy = strategy, .disabled_paths = APART};
 }
@@ -552,16 +572,20 @@ static int run_on(const char *cases, char **on_specs) {
 }
 
 int main(int argc, char **argv) {
-    if (argc > 3 && strcmp(argv[1], "on") == 0) return run_on(argv[2], argv + 3);
-    if (argc > 1 && strcmp(argv[1], "gpu") == 0) return run_as_gpu();
-    if (argc > 1 && strcmp(argv[1], "long") == 0) return run_long(argv[2]);
-    if (argc > 1 && strcmp(argv[1], "ways") == 0)
-        cmocka_set_skip_filter("on_*");
-    else if (argc > 1)
-        cmocka_set_test_filter(argv[1]); /* a test's name, or a pattern of names: those alone */
-    const struct CMUnitTest tests[] = {
+    const struct CMUnitTest alone[] = {
         cmocka_unit_test(on_pocl_basic),
         cmocka_unit_test(on_pocl_pthread),
+#if defined(__x86_64__)
+        cmocka_unit_test(on_intel),
+#endif
+    };
+    const struct CMUnitTest optimized[] = {
+        cmocka_unit_test(optimized_on_pocl),
+#if defined(__x86_64__)
+        cmocka_unit_test(optimized_on_intel),
+#endif
+    };
+    const struct CMUnitTest by_ways[] = {
         cmocka_unit_test(mirrored_on_two),
         cmocka_unit_test(optimizers_on_one),
         cmocka_unit_test(losses_on_one),
@@ -574,12 +598,22 @@ int main(int argc, char **argv) {
         cmocka_unit_test(tensor_on_pocl),
         cmocka_unit_test(by_candidates),
 #if defined(__x86_64__)
-        cmocka_unit_test(on_intel),
         cmocka_unit_test(mirrored_on_both_vendors),
         cmocka_unit_test(stored_for_both_vendors),
         cmocka_unit_test(synchronized_on_intel),
         cmocka_unit_test(tensor_on_both_vendors),
 #endif
     };
-    return cmocka_run_group_tests(tests, golden_open, golden_close);
+    const char *const which = argc > 1 ? argv[1] : "";
+    if (argc > 3 && strcmp(which, "on") == 0) return run_on(argv[2], argv + 3);
+    if (strcmp(which, "gpu") == 0) return run_as_gpu();
+    if (strcmp(which, "long") == 0) return run_long(argv[2]);
+    if (strcmp(which, "alone") == 0) return cmocka_run_group_tests(alone, golden_open, golden_close);
+    if (strcmp(which, "optimized") == 0) return cmocka_run_group_tests(optimized, golden_open, golden_close);
+    if (strcmp(which, "ways") != 0) {
+        fprintf(stderr, "expected alone, optimized, ways, gpu, long or on; not '%s'\n", which);
+        return 2;
+    }
+    if (argc > 2) cmocka_set_test_filter(argv[2]); /* a test's name, or a pattern of names: those alone */
+    return cmocka_run_group_tests(by_ways, golden_open, golden_close);
 }
