@@ -31,10 +31,9 @@ static void add_settings(const clq_trainer_config *config, unsigned key, clq_tex
 
 /* *out: the key, which says what a choice is for. *settings: a hash of all settings that the speed depends on, which
  * are more than the key has. */
-static clq_status key_of(clq_setup *s, const clq_options *o, clq_hash128 *out, clq_hash128 *settings) {
+static clq_status key_of(clq_setup *s, const clq_options *o, clq_trainer_config config, clq_hash128 *out,
+                         clq_hash128 *settings) {
     clq_text text = {0}, all = {0};
-    clq_trainer_config config;
-    CLQ_TRY(clq_setup_config(s, o, CLQ_U8, false, &config)); /* a constant type: the choice holds for others, too */
     config.global_batch = o->batch ? (size_t)o->batch : CLQ_BATCH_DEFAULT;
     add_settings(&config, CLQ_KEY_PREDICTION, &all);
     clq_text_add(&all, "log %d, checkpoint every %llu\n", o->log != NULL, (unsigned long long)o->checkpoint_every);
@@ -97,8 +96,11 @@ void clq_setup_set_patience(clq_setup *s, const clq_options *o) {
 clq_status clq_setup_recall(clq_setup *s, const clq_options *o) {
     clq_choice_of_setup *choice = &s->choice;
     const bool open = leaves_devices_open(o) || (is_auto(o->strategy) && !o->batch_per_replica);
+    clq_trainer_config config;
+    /* Also refuses settings before drivers are loaded. A constant type: the choice holds for others, too. */
+    CLQ_TRY(clq_setup_config(s, o, CLQ_U8, false, &config));
     if (open) {
-        CLQ_TRY(key_of(s, o, &choice->key, &choice->settings));
+        CLQ_TRY(key_of(s, o, config, &choice->key, &choice->settings));
         CLQ_TRY(clq_why_recall_choice(choice->key, &choice->is_kept, &choice->kept));
         choice->has_key = true;
     }
