@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What bench/gpu-first-run brought home, as one JSON file and one page.
+"""Turns the results of bench/gpu-first-run into one JSON file and one page.
 
 usage: first_run_report.py --clique PROGRAM [--reference yes|no] -o FOLDER RESULTS…
 
-Writes FOLDER/first-run.json and FOLDER/first-run.html (by `clique report`). Exit status: 0 if every step went well and
-every check passed, 1 if not or if a file could not be written.
+Writes FOLDER/first-run.json and FOLDER/first-run.html (by `clique report`). Exit status: 0 if every step succeeded and
+every check passed, 1 if not, or if a file could not be written.
 """
 import argparse
 import json
@@ -19,7 +19,7 @@ import sys
 import tempfile
 
 TAIL = 4000  # characters of a step's output in the JSON file
-LOSSES_AGREE = 1e-4  # relative, of each update
+LOSSES_AGREE = 1e-4  # relative difference of each update's loss
 PARTS = {"A": "does it run", "B": "is it fast", "C": "is it right and overlapped"}
 STEPS = ("part", "name", "state", "rc", "seconds", "limit_s", "command")
 FACTS = ("uname", "os-release", "cpu", "memory-info", "package", "nvidia-smi", "rocm-smi", "device-files", "clinfo")
@@ -37,7 +37,7 @@ def json_of(path):
 
 
 def settings_of(path):
-    """What run.tsv says: `done` is there for each part of which all steps were begun, `interrupted` after Ctrl-C."""
+    """The settings in run.tsv: `done` is there for each part whose steps all began, `interrupted` after Ctrl-C."""
     pairs = [line.split("\t", 1) for line in text_of(path).splitlines() if "\t" in line]
     settings = {"parts": "ABC"} | dict(pairs)
     settings |= {"done": "".join(value for key, value in pairs if key == "done"), "interrupted": "interrupted" in settings}
@@ -55,7 +55,8 @@ class Run:
         self.folder = folder
         self.settings = settings_of(folder / "run.tsv")
         rows = [line.split("\t", len(STEPS) - 1) for line in text_of(folder / "steps.tsv").splitlines()]
-        self.steps = [self.step(row) for row in rows if len(row) == len(STEPS)]  # the machine may have died within a row
+        # Skips a row that is incomplete because the machine died.
+        self.steps = [self.step(row) for row in rows if len(row) == len(STEPS)]
         if not self.steps:
             sys.exit(f"first_run_report: error: {folder} holds no results of gpu-first-run (no steps.tsv)")
 
@@ -70,7 +71,7 @@ class Run:
         return text_of(self.folder / f"{name}.out"), text_of(self.folder / f"{name}.err")
 
     def benches(self):
-        """(step, file's content): the content is None where the step wrote none."""
+        """(step, content of its file). The content is None if the step wrote none."""
         for step in self.steps:
             if step["command"].startswith("clique-bench "):
                 yield step, json_of(self.folder / f"{step['name']}.json")
@@ -89,7 +90,7 @@ class Run:
 
 
 def reference_losses(clique, step):
-    """The losses of the same training on a CPU device of this machine, and what was run."""
+    """The losses of the same training on a CPU device of this machine, and the command that ran."""
     words = shlex.split(step["command"])
     with tempfile.TemporaryDirectory() as folder:
         log = pathlib.Path(folder) / "losses.jsonl"
@@ -106,7 +107,8 @@ def reference_losses(clique, step):
 
 
 def compare_losses(runs, clique, reference):
-    """For each model, every other run against the one on one device; and a CPU device's, made here where none is."""
+    """For each model, compares every other run with the run on one device. If no run used a CPU device, makes such a
+    run here."""
     rows = []
     for run in runs:
         steps = {step["name"]: step for step in run.steps if step["name"].startswith("losses-")}
@@ -137,7 +139,7 @@ def difference(model, one, what, losses, reason):
 # ---- registers ----
 
 def registers(runs):
-    """What ptxas says of the kernels that NVIDIA's driver compiled: its programs are PTX text within the cache's files."""
+    """Runs ptxas on the kernels that NVIDIA's driver compiled: the cache's files contain its programs as PTX text."""
     ptxas = shutil.which("ptxas") or shutil.which("ptxas", path="/usr/local/cuda/bin")
     rows = []
     for run in runs:
@@ -176,7 +178,7 @@ def verdict(part, question, ok, line):
 
 
 def step_verdicts(runs):
-    """A part is well if all of its steps went well, and no run that was to measure it ended before its last step."""
+    """A part passes if all its steps succeeded, and no run that was to measure it ended before its last step."""
     for part, question in PARTS.items():
         steps = [step for run in runs for step in run.steps if step["part"] == part]
         bad = [f"{step['name']} ({step['state']})" for step in steps if step["state"] != "ok"]
@@ -275,7 +277,7 @@ def collect(runs, clique, reference):
 
 
 def page(clique, found, folder):
-    """Everything is shown as rows of benchmarks, which `clique report` lays out: verdicts and steps first."""
+    """Shows everything as rows of benchmarks, which `clique report` lays out: verdicts and steps first."""
     host = next((bench["host"] for bench in found["benches"]), {})
     def table(name, rows):
         return {"schema": "clique-bench/1", "bench": name, "host": host, "devices": [], "command": "gpu-first-run", "rows": rows}
@@ -290,7 +292,7 @@ def page(clique, found, folder):
         files = []
         for name, content in [(name, table(f"first run: {name}", rows)) for name, rows in tables if rows] + \
                 [(bench["step"], bench) for bench in found["benches"]]:
-            # Several runs have steps of one name: each file has a folder of its own.
+            # Several runs have steps of the same name, so each file has its own folder.
             files.append(pathlib.Path(temporary) / str(len(files)) / f"{name}.json")
             files[-1].parent.mkdir()
             files[-1].write_text(json.dumps(content))

@@ -1,4 +1,4 @@
-"""A second process that takes one core for half of the time, in bursts: the load that measurements are held against."""
+"""A second process that takes one core for half of the time, in bursts: the load under which rates are measured."""
 import subprocess
 import sys
 import time
@@ -15,7 +15,7 @@ while os.getppid() == parent:
 
 
 class SecondProcess:
-    """While it is entered. burst: seconds of work, and of rest; 0: there is none."""
+    """Runs while the context is entered. burst: seconds of work, and of rest; 0: no process."""
 
     def __init__(self, burst):
         self.burst, self.begun, self.process = burst, time.monotonic(), None
@@ -26,7 +26,7 @@ class SecondProcess:
         return self
 
     def wait_for_burst(self):
-        """Commands that begin with a burst meet the same load at the same time."""
+        """Commands that begin with a burst get the same load at the same time."""
         time.sleep(2 * self.burst - (time.monotonic() - self.begun) % (2 * self.burst))
 
     def __exit__(self, *_):

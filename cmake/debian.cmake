@@ -1,9 +1,9 @@
-# Debian packages, by `cpack` in a tree of the preset `debian` (systems/debs does all of it): the library, what programs are
-# compiled with, the commands, and an engine for each MPI. Their files are those that `cmake --install` installs, by
-# component.
+# Debian packages, by `cpack` in a tree of the preset `debian` (systems/debs runs all steps): the library, the files that
+# programs need for compiling, the commands, and an engine for each MPI. Each package has the files that `cmake --install`
+# installs for its component.
 set(CLIQUE_MAINTAINER "Clique maintainers <maintainers@users.noreply.a-seed-42324e03.example>" CACHE STRING "Whom Debian packages name")
 
-# debian12, ubuntu24.04: a package fits the system that it was built on.
+# debian12, ubuntu24.04: a package fits the system on which it was built.
 set(system unknown)
 if(EXISTS /etc/os-release)
   file(STRINGS /etc/os-release release REGEX "^(ID|VERSION_ID|VERSION_CODENAME)=")
@@ -56,8 +56,8 @@ set(about "Clique trains neural networks on all the OpenCL devices of a machine 
 clq_deb(library libclique${abi} libs "neural networks on all OpenCL devices at once (library)"
   "${about}\n.\nThis package has the library, which programs in C and other languages use."
   RECOMMENDS "${driver}, clique")
-# Not cpack's own shlibs, which would be for any version: the binary layout of some structs may change between minor releases
-# (docs/contract.md).
+# Does not use cpack's own shlibs, which would allow any version: the binary layout of some structs may change between minor
+# releases (docs/contract.md).
 math(EXPR next_minor "${PROJECT_VERSION_MINOR} + 1")
 file(WRITE ${CMAKE_BINARY_DIR}/generated/debian/shlibs
   "libclique ${abi} libclique${abi} (>= ${PROJECT_VERSION}), libclique${abi} (<< ${PROJECT_VERSION_MAJOR}.${next_minor}~)\n")

@@ -1,5 +1,5 @@
-# What carries bytes between processes: one library for each MPI that is here, which the library loads if a launcher of that
-# MPI started the process. Without any, Clique runs on one machine.
+# Engines carry bytes between processes. There is one library for each installed MPI, which Clique's library loads if a
+# launcher of that MPI started the process. Without any engine, Clique runs on one machine.
 function(clq_engine name module mpi)
   string(TOUPPER CLQ_${name} package)
   pkg_check_modules(${package} QUIET IMPORTED_TARGET ${module})

@@ -1,5 +1,5 @@
-# The program that reads and writes Keras's .keras and .weights.h5 files, which the library starts for each such file. Without
-# HDF5 or libzip there is none, and the library says so.
+# The program that reads and writes Keras's .keras and .weights.h5 files. The library starts it for each such file. Without
+# HDF5 or libzip, the program is not built, and the library reports that.
 pkg_search_module(HDF5 QUIET IMPORTED_TARGET hdf5-serial hdf5)
 pkg_check_modules(LIBZIP QUIET IMPORTED_TARGET libzip)
 if(HDF5_FOUND AND LIBZIP_FOUND)
@@ -10,7 +10,7 @@ if(HDF5_FOUND AND LIBZIP_FOUND)
   clq_link_layer(clique-keras-files formats)
   target_include_directories(clique-keras-files PRIVATE ${PROJECT_SOURCE_DIR}/helpers)
   target_link_libraries(clique-keras-files PRIVATE PkgConfig::HDF5 PkgConfig::LIBZIP)
-  # Where the library looks for it: it is no command of its own.
+  # The folder in which the library looks for the program, which is not a command.
   set_target_properties(clique-keras-files PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/clique)
   install(TARGETS clique-keras-files RUNTIME DESTINATION ${CMAKE_INSTALL_LIBDIR}/clique)
 else()

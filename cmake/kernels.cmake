@@ -1,4 +1,4 @@
-# clq_embed(OUTPUT HEADER TYPE TABLE FILE...): a generated source that holds the files (cmake/embed.cmake).
+# clq_embed(OUTPUT HEADER TYPE TABLE FILE...): a generated source that contains the files (cmake/embed.cmake).
 function(clq_embed output header type table)
   add_custom_command(OUTPUT ${output}
     COMMAND ${CMAKE_COMMAND} -DOUTPUT=${output} -DHEADER=${header} -DTYPE=${type} -DTABLE=${table} "-DFILES=${ARGN}"

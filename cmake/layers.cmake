@@ -1,5 +1,5 @@
-# clq_layer(NAME USES LAYER...): the object library clq_NAME of src/NAME/*.c and of the folders in it.
-# CLQ_CLOSURE_NAME lists the layer and all below it, lowest first: what a test or the library links.
+# clq_layer(NAME USES LAYER...): the object library clq_NAME of src/NAME/*.c and of its subfolders. CLQ_CLOSURE_NAME lists
+# the layer and all layers below it, lowest first: a test or the library links these.
 set(CLQ_LAYERS "")
 function(clq_layer name)
   cmake_parse_arguments(layer "" "" "USES" ${ARGN})
@@ -26,7 +26,7 @@ function(clq_compile_options target)
     CL_TARGET_OPENCL_VERSION=120)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes
     $<$<BOOL:${CLIQUE_WERROR}>:-Werror> -fno-math-errno
-    # A function that fails leaves its outputs alone; gcc cannot see that a failure is never CLQ_OK.
+    # A function that fails does not change its outputs. gcc cannot see that a failure is never CLQ_OK.
     -Wno-maybe-uninitialized)
   if(CLIQUE_SANITIZE)
     target_compile_options(${target} PRIVATE -fsanitize=${CLIQUE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
@@ -34,7 +34,7 @@ function(clq_compile_options target)
   endif()
 endfunction()
 
-# Links the objects of a layer and of all below it into a target.
+# Links the objects of a layer and of all layers below it into a target.
 function(clq_link_layer target name)
   foreach(layer IN LISTS CLQ_CLOSURE_${name})
     target_link_libraries(${target} PRIVATE clq_${layer})

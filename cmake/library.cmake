@@ -1,11 +1,11 @@
-# libclique, shared and static, and what installing it gives: headers, pkg-config file, CMake package.
-# Programs see what the headers declare (CLQ_API), and of the shared library by the node of versions of libclique.map.
+# libclique, shared and static, and its installed files: headers, pkg-config file, CMake package. Programs see the headers'
+# declarations (CLQ_API); in the shared library, under the version node of libclique.map.
 add_library(clique_shared SHARED cmake/empty.c)
 clq_link_layer(clique_shared interop)
 target_link_options(clique_shared PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/libclique.map)
 set_target_properties(clique_shared PROPERTIES LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/libclique.map)
 
-# Why the archive's objects cannot be one; "": they can.
+# The reason why the archive cannot have a single object; "" if it can.
 set(CLQ_HIDES_NOT "")
 string(TOUPPER "${CMAKE_BUILD_TYPE}" build_type)
 set(archive_flags "${CMAKE_C_FLAGS} ${CMAKE_C_FLAGS_${build_type}}")
@@ -14,13 +14,13 @@ if(NOT CMAKE_OBJCOPY)
 elseif(CMAKE_CONFIGURATION_TYPES)
   set(CLQ_HIDES_NOT "a build of several configurations")
 elseif(CMAKE_INTERPROCEDURAL_OPTIMIZATION OR archive_flags MATCHES "-flto")
-  set(CLQ_HIDES_NOT "objects for link-time optimization") # objcopy finds no symbols in them
+  set(CLQ_HIDES_NOT "objects for link-time optimization") # objcopy finds no symbols in such objects
 endif()
 
-# An archive of one object, in which all that the objects hide from programs is local: names of the library's own meet
-# no program's. If that cannot be, they are left as they are.
+# An archive with one object, in which all hidden symbols are local: the library's internal names do not conflict with a
+# program's. If that is impossible, the objects stay separate.
 if(NOT CLQ_HIDES_NOT)
-  # The compiler links for the machine that it compiles for.
+  # The compiler must link for its target machine.
   separate_arguments(archive_flags NATIVE_COMMAND "${archive_flags}")
   if(CMAKE_C_COMPILER_TARGET AND CMAKE_C_COMPILE_OPTIONS_TARGET)
     list(APPEND archive_flags ${CMAKE_C_COMPILE_OPTIONS_TARGET}${CMAKE_C_COMPILER_TARGET})
@@ -51,7 +51,7 @@ install(TARGETS clique_shared LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPON
 install(TARGETS clique_static ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/clique DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
-# The tree may be installed or moved anywhere: paths in clique.pc are relative to the file.
+# The tree may be installed in, or moved to, any folder: paths in clique.pc are relative to the file.
 file(RELATIVE_PATH CLIQUE_PC_TO_PREFIX /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
 configure_file(${PROJECT_SOURCE_DIR}/cmake/clique.pc.in ${CMAKE_BINARY_DIR}/generated/clique.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/generated/clique.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -1,4 +1,4 @@
-# What Clique stands on; quickstart installs all of it on Debian and Ubuntu.
+# The packages that Clique needs. quickstart installs all of them on Debian and Ubuntu.
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
 find_package(ZLIB REQUIRED)

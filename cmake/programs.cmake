@@ -1,4 +1,4 @@
-# The programs: clique, and clique-bench beside it.
+# The programs: clique, and clique-bench.
 include(cmake/page.cmake)
 file(GLOB cli_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cli/*.c)
 list(REMOVE_ITEM cli_sources ${PROJECT_SOURCE_DIR}/src/cli/main.c)
@@ -7,8 +7,8 @@ clq_compile_options(clq_cli)
 clq_link_layer(clq_cli interop)
 clq_link_layer(clq_cli why)
 
-# clq_page_library(NAME SOURCE): the page that a report is made of. Several programs link it, and one target alone makes
-# its source: makes that run in parallel would write it at the same time.
+# clq_page_library(NAME SOURCE): the files of a report's page. Several programs link this library. Only one target makes its
+# source, because parallel makes would write it at the same time.
 function(clq_page_library name source)
   add_library(${name} OBJECT ${source})
   clq_compile_options(${name})
@@ -16,7 +16,7 @@ function(clq_page_library name source)
 endfunction()
 clq_page_library(clq_page ${CMAKE_BINARY_DIR}/generated/page_parts.c)
 
-# clq_add_command(NAME MAIN [PAGE]): the commands behind a main. PAGE: another library than clq_page.
+# clq_add_command(NAME MAIN [PAGE]): a program with the commands, and MAIN. PAGE: another library instead of clq_page.
 function(clq_add_command name main)
   set(page clq_page ${ARGN})
   list(GET page -1 page)
@@ -33,7 +33,7 @@ file(GLOB bench_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/bench/*.c)
 if(bench_sources)
   set(shared_sources arguments.c cores.c help.c interrupt.c print.c program.c ranks.c restart.c unlisted.c)
   list(TRANSFORM shared_sources PREPEND ${PROJECT_SOURCE_DIR}/src/cli/)
-  # What clique bench peers runs on other systems travels inside the program.
+  # The program contains the scripts that clique bench peers runs on other systems.
   file(GLOB peer_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/bench/peers/*.c ${PROJECT_SOURCE_DIR}/bench/peers/*.py)
   clq_embed(${CMAKE_BINARY_DIR}/generated/peer_files.c peers.h clq_peer_file clq_peer_files ${peer_files})
   list(REMOVE_ITEM bench_sources ${PROJECT_SOURCE_DIR}/bench/main.c)
@@ -48,7 +48,7 @@ if(bench_sources)
   install(TARGETS clique-bench RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 
-# The manual pages and the completions of shells, by a program that is not installed, from the commands' own tables.
+# The manual pages and the completions of shells. A program that is not installed makes them from the commands' own tables.
 # CLQ_MANUAL: their folder; not set if there are none.
 if(CMAKE_CROSSCOMPILING AND NOT CMAKE_CROSSCOMPILING_EMULATOR)
   message(STATUS "Manual pages and completion are left out: they are made by a program that this machine cannot run")
@@ -58,8 +58,8 @@ file(GLOB manual_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cli/manual/
 clq_add_command(clique-manual "${manual_sources}")
 set_target_properties(clique-manual PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/generated)
 set(CLQ_MANUAL ${CMAKE_BINARY_DIR}/generated/manual)
-string(TIMESTAMP CLQ_MANUAL_DATE %Y-%m-%d UTC) # of SOURCE_DATE_EPOCH, if that is set
-# Into an empty folder: a page of a command that is no more would be installed.
+string(TIMESTAMP CLQ_MANUAL_DATE %Y-%m-%d UTC) # uses SOURCE_DATE_EPOCH, if that is set
+# Writes into an empty folder: else a page of a removed command would be installed.
 add_custom_command(OUTPUT ${CLQ_MANUAL}/written
   COMMAND ${CMAKE_COMMAND} -E rm -rf ${CLQ_MANUAL}
   COMMAND ${CMAKE_COMMAND} -E make_directory ${CLQ_MANUAL}

@@ -1,6 +1,7 @@
-# Clique from Python (python/): its tests are python/tests/test_<thing>.py, each the test python/<thing>. They run by the
-# system's Python with NumPy and pytest, or else by the one that CMake found, if that has these. Without sanitizers: the
-# interpreter is not built with any. Without the recorder of tests/run, too: it does not bear an OpenCL that is loaded late.
+# Clique from Python (python/): each file python/tests/test_<thing>.py is the test python/<thing>. The tests use the
+# system's Python if it has NumPy and pytest, else the Python that CMake found, if that has these. They run without
+# sanitizers, since the interpreter is not built with any. They also run without the recorder of tests/run, which does not
+# support an OpenCL that is loaded late.
 option(CLIQUE_TEST_PYTHON "Test the Python package; OFF where there are no NumPy and pytest" ON)
 set(no_python "")
 foreach(package python3-numpy python3-pytest)

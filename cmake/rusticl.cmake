@@ -1,5 +1,5 @@
-# The tests on the third everyday driver: Rusticl, of Mesa, on llvmpipe, which is a CPU. Beside PoCL and Intel's runtime, in one
-# process. Not with sanitizers: they would look at the driver, and what runs is what the other tests run.
+# The tests on the third driver of everyday tests: Mesa's Rusticl on llvmpipe, which is a CPU. Some run beside PoCL and
+# Intel's runtime, in one process. No sanitizers: they would check the driver, and the other tests run the same code.
 if(CLIQUE_SANITIZE)
   return()
 endif()
@@ -13,7 +13,7 @@ if(no_rusticl)
   return()
 endif()
 
-# Links: the tests' vendor files may come later than this.
+# Uses links, because the tests' vendor files may be made later than this.
 set(three_vendors ${CMAKE_BINARY_DIR}/three-vendors)
 file(MAKE_DIRECTORY ${three_vendors})
 foreach(vendor pocl intel)
@@ -29,7 +29,7 @@ function(clq_rusticl_test name)
   set_tests_properties(rusticl/${name} PROPERTIES ENVIRONMENT "${rusticl_environment}" TIMEOUT 1200)
 endfunction()
 clq_rusticl_test(doctor clique doctor --devices rusticl)
-# One model on it alone, and mirrored on three vendors' drivers, in one process.
+# One model on Rusticl alone, and mirrored on three vendors' drivers, in one process.
 clq_rusticl_test(golden test_interop_golden on few rusticl)
 set(mirrored rusticl,pocl:0)
 set(ranks r rb rbp)
@@ -43,5 +43,5 @@ foreach(name activation conv2d conv_pool dense element_programs gemm loss normal
   clq_rusticl_test(ops_${name} test_ops_${name})
   set_property(TEST rusticl/ops_${name} APPEND PROPERTY ENVIRONMENT CLQ_TEST_DEVICES=rusticl:0)
 endforeach()
-# Its compiler ends the process over the other family of losses, which no CPU device uses (docs/driver-quirks.md).
+# Rusticl's compiler ends the process on the other family of loss kernels, which no CPU device uses (docs/driver-quirks.md).
 set_property(TEST rusticl/ops_loss APPEND PROPERTY ENVIRONMENT CLQ_TEST_FAMILY=tile)

@@ -1,11 +1,11 @@
-# What this system lacks of systems/packages.tsv, as ./quickstart found it, and which tests are left out for it: by name,
-# into a file that tests/support/run_ctest prints beside ctest's summary. Whoever configures without ./quickstart leaves nothing
-# out.
+# The packages of systems/packages.tsv that this system lacks, as ./quickstart found them, and the tests that are skipped
+# because of them. The names of these tests go into a file that tests/support/run_ctest prints before ctest's summary. A
+# configuration without ./quickstart skips nothing.
 set(CLIQUE_LACKING ${PROJECT_SOURCE_DIR}/build/system/lacking CACHE FILEPATH "Packages that this system lacks, with the reasons")
 set(CLQ_LEFT_OUT ${CMAKE_BINARY_DIR}/tests/left-out)
 file(WRITE ${CLQ_LEFT_OUT} "")
 
-# A file of lines, and that configuring starts again if it changes.
+# Reads a file of lines. If the file changes, CMake configures again.
 function(clq_read_lines file out)
   set(lines "")
   if(EXISTS ${file})
@@ -15,7 +15,7 @@ function(clq_read_lines file out)
   set(${out} "${lines}" PARENT_SCOPE)
 endfunction()
 
-# Why the system lacks a package; "" if it does not.
+# The reason why the system lacks a package; "" if it does not.
 function(clq_lacks package out)
   set(${out} "" PARENT_SCOPE)
   clq_read_lines(${CLIQUE_LACKING} lines)
@@ -30,7 +30,7 @@ function(clq_leave_out tests reason)
   file(APPEND ${CLQ_LEFT_OUT} "${tests} : ${reason}\n")
 endfunction()
 
-# Compilers for GPUs that install-gpu-compilers did not find. Without any of them there is nothing to ask.
+# Lists the GPU compilers that install-gpu-compilers did not find as skipped. OUT is OFF if all of them are missing.
 function(clq_gpu_compilers_here out)
   set(${out} ON PARENT_SCOPE)
   clq_read_lines(${CMAKE_BINARY_DIR}/compilers/not-here lines)

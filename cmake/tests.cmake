@@ -2,26 +2,27 @@
 pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
 
 # Every test sees PoCL's single-thread devices (five of them, in their callers' threads), PoCL's own thread pool, and
-# Intel's CPU runtime where it is installed; nothing else that the machine may have.
+# Intel's CPU runtime if it is installed. Tests see no other device of the machine.
 set(CLIQUE_VENDORS ${CMAKE_BINARY_DIR}/vendors CACHE PATH "Folder of the ICD files that the tests use")
 set(CLIQUE_TEST_CACHE ${CMAKE_BINARY_DIR}/cache CACHE PATH "Where tests keep built kernels; builds may share it")
-# Those ICD files, with a PoCL that compiles faster: made here for who builds one test, and by each whole build, as kernels
-# may call another function by then.
+# Those ICD files, with a PoCL that compiles faster. They are made here, so that a single test can be built, and again by
+# each full build, since kernels may call another function by then.
 set(CLQ_TEST_DRIVERS ${CMAKE_BINARY_DIR}/drivers)
 set(make_drivers ${PROJECT_SOURCE_DIR}/tests/support/lean_pocl ${CLIQUE_VENDORS} ${CLQ_TEST_DRIVERS} cl src tests examples bench)
 execute_process(COMMAND ${make_drivers} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} COMMAND_ERROR_IS_FATAL ANY)
 add_custom_target(clq_test_drivers ALL COMMAND ${make_drivers} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} VERBATIM)
-# A machine without GPUs: the commands warn of those that none of these drivers lists.
+# A machine without GPUs: the commands warn about GPUs that none of these drivers lists.
 set(CLQ_TEST_MACHINE ${CMAKE_BINARY_DIR}/machine)
 file(MAKE_DIRECTORY ${CLQ_TEST_MACHINE})
 #
-# intercept_tls_get_addr: what GCC 12's sanitizer makes of the thread storage of libraries that were opened later is at
-# times no address at all, and its search for leaks, which reads there, ends with a signal.
-# verify_asan_link_order: tests/run preloads the recorder, in front of the sanitizer's library.
-# quarantine_size_mb, thread_local_quarantine_size_kb: the memory of what is freed is given back soon; drivers free much.
-# symbolize: addresses are named behind (tests/support/name_frames).
-# intercept_strstr: the sanitizer measures all of a text first, and the sources of kernels are searched for each comment.
-# handle_sigbus: a process that dies of a damaged library must die under the sanitizer as it does without, by its signal.
+# intercept_tls_get_addr: GCC 12's sanitizer sometimes computes an invalid address for the thread storage of a library that
+# was opened later. Its leak search reads that address, and ends with a signal.
+# verify_asan_link_order: tests/run preloads the recorder before the sanitizer's library.
+# quarantine_size_mb, thread_local_quarantine_size_kb: freed memory becomes available soon; drivers free much memory.
+# symbolize: tests/support/name_frames names the addresses afterwards.
+# intercept_strstr: the sanitizer would measure the whole text at each call, and kernel sources are searched for each
+# comment.
+# handle_sigbus: a process with a damaged library must end by the same signal as without the sanitizer.
 set(CLQ_TEST_ENVIRONMENT
   "POCL_DEVICES=basic basic basic basic basic pthread"
   "POCL_WORK_GROUP_SPECIALIZATION=0"
@@ -36,20 +37,20 @@ set(CLQ_TEST_ENVIRONMENT
 
 option(CLIQUE_TESTS_WERROR "Warnings in the tests' programs are errors" OFF)
 
-# Tests that open many trainers have their programs kept (tests/support/keep_compiler.c), but for these, which count or
-# fail the calls that load them, or whose drivers watch the objects that are released.
+# Tests that open many trainers keep their programs (tests/support/keep_compiler.c). Exceptions are these tests, which count
+# or fail the calls that load programs, or whose drivers watch the release of objects.
 set(loading_tests plans trace strict counts paths upload_ahead)
 
-# What runs on one device is a test of its own, below.
+# The runs on one device are a separate test, below.
 set(arguments_interop_golden ways)
 
-# References of operations are plain loops, in which a sanitizer would spend more than in all that they are compared with.
+# The references of operations are plain loops. A sanitizer would spend more time in them than in the compared code.
 if(CLIQUE_SANITIZE)
   file(GLOB references CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/ref/ops_*.c)
   set_source_files_properties(${references} PROPERTIES COMPILE_OPTIONS "-O2;-fno-sanitize=all")
 endif()
 
-# What a layer's tests share is one library: tests/support/<layer>*.c and tests/ref/<layer>*.c.
+# Each layer's tests share one library: tests/support/<layer>*.c and tests/ref/<layer>*.c.
 foreach(layer IN LISTS CLQ_LAYERS)
   file(GLOB test_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${layer}/test_*.c)
   file(GLOB support_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/support/${layer}*.c ${PROJECT_SOURCE_DIR}/tests/ref/${layer}*.c)
@@ -68,10 +69,10 @@ foreach(layer IN LISTS CLQ_LAYERS)
     set(target test_${layer}_${thing})
     add_executable(${target} ${source})
     clq_compile_options(${target})
-    # Tests are compiled more often than they run.
+    # Tests are compiled more often than they run, so optimization is low.
     target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1> $<$<BOOL:${CLIQUE_TESTS_WERROR}>:-Werror>)
     target_link_libraries(${target} PRIVATE ${shared} PkgConfig::CMOCKA)
-    # Processes that meet are threads over a network of the tests' own, in each layer above world, too.
+    # The processes that meet in a world are threads here, over the tests' own network, also in each layer above world.
     if(NOT layer STREQUAL "world" AND "world" IN_LIST CLQ_CLOSURE_${layer})
       target_link_libraries(${target} PRIVATE clq_support_world)
     endif()
@@ -97,10 +98,10 @@ add_test(NAME law/api COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/
 add_test(NAME law/links COMMAND ${PROJECT_SOURCE_DIR}/tests/law/links ${PROJECT_SOURCE_DIR})
 add_test(NAME law/words COMMAND ${PROJECT_SOURCE_DIR}/tests/law/words ${PROJECT_SOURCE_DIR})
 add_test(NAME law/readers COMMAND ${PROJECT_SOURCE_DIR}/tests/readers/check ${PROJECT_SOURCE_DIR})
-# The pages' commands, but for running them: `tests/readers/commands run` does, for half an hour or more.
+# Checks the pages' commands without running them. `tests/readers/commands run` runs them, for half an hour or more.
 add_test(NAME readers/commands COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/readers/commands check ${PROJECT_SOURCE_DIR} ${CMAKE_BINARY_DIR})
 add_test(NAME readers/faults COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/readers/check_commands ${PROJECT_SOURCE_DIR} ${CMAKE_BINARY_DIR})
-# The binary interface. What is described is that of x86-64.
+# The binary interface. The description is for x86-64.
 if(NOT CLQ_HIDES_NOT)
   add_test(NAME abi/symbols COMMAND ${PROJECT_SOURCE_DIR}/tests/abi/check symbols ${CMAKE_BINARY_DIR} ${CMAKE_NM})
 else()
@@ -134,7 +135,7 @@ add_test(NAME cli/choice COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tes
 add_test(NAME cli/tuning COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_tuning.py ${CMAKE_BINARY_DIR}/bin)
 add_test(NAME cli/compare COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_compare.py ${CMAKE_BINARY_DIR}/bin)
 set_tests_properties(cli/compare PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 300)
-# As the command is where the build did not find Chart.js.
+# The command as it is without Chart.js.
 clq_embed(${CMAKE_BINARY_DIR}/generated/page_without_chart.c cli/page.h clq_page_file clq_page_files ${CLQ_PAGE_FILES})
 clq_page_library(clq_page_without_chart ${CMAKE_BINARY_DIR}/generated/page_without_chart.c)
 clq_add_command(clique_without_chart ${PROJECT_SOURCE_DIR}/src/cli/main.c clq_page_without_chart)
@@ -150,8 +151,8 @@ add_test(NAME cli/follow COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tes
 add_test(NAME cli/shade COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_shade.py ${CMAKE_BINARY_DIR}/bin)
 add_test(NAME cli/bench COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_bench.py ${CMAKE_BINARY_DIR}/bin)
 set_tests_properties(cli/contract cli/files cli/follow cli/shade cli/generate cli/launch cli/process cli/bench cli/why cli/choice cli/tuning PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 2400)
-# Not with sanitizers, under which they take too long: most of what they test is scripts. So the code of bench/peers*.c
-# runs without them.
+# Not with sanitizers, which would take too long: these tests mostly test scripts. So the code of bench/peers*.c runs
+# without sanitizers.
 if(NOT CLIQUE_SANITIZE)
   add_test(NAME cli/peers COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_peers.py ${CMAKE_BINARY_DIR}/bin)
   add_test(NAME cli/first_run COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_first_run.py ${CMAKE_BINARY_DIR}/bin
@@ -175,14 +176,14 @@ set_target_properties(soak_collectives PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMA
 add_test(NAME soak/collectives COMMAND ${PROJECT_SOURCE_DIR}/tests/soak/collectives ${CMAKE_BINARY_DIR} --short)
 set_tests_properties(soak/collectives PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 2400)
 
-# One step of a model from a file, for tests/soak/models, which goes through a folder of them.
+# One step of a model from a file, for tests/soak/models, which tests a folder of models.
 add_executable(soak_one_step ${PROJECT_SOURCE_DIR}/tests/soak/one_step.c)
 clq_compile_options(soak_one_step)
 clq_link_layer(soak_one_step interop)
 set_target_properties(soak_one_step PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 
-# The long test of caches and drivers that are taken away; ctest runs its short form. Not with sanitizers, under which it
-# takes too long; device/lost_cache and device/claim, which recover from the same, have them.
+# The long test of lost caches and drivers; ctest runs its short form. Not with sanitizers, which would take too long:
+# device/lost_cache and device/claim test the same recovery under sanitizers.
 if(NOT CLIQUE_SANITIZE)
   add_test(NAME soak/caches COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/soak/caches ${CMAKE_BINARY_DIR} --short)
   set_tests_properties(soak/caches PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 2400)
@@ -194,7 +195,7 @@ if(NOT CLIQUE_SANITIZE)
   set_tests_properties(soak/checkpoints PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 600)
 endif()
 
-# OpenCL layers, between the loader and the drivers: clq_NAME_layer, of tests/support/NAME_layer.c or of the folder
+# OpenCL layers between the loader and the drivers: clq_NAME_layer from tests/support/NAME_layer.c or from the folder
 # tests/support/NAME, and the targets that load it.
 function(clq_test_layer name)
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/support/${name}_layer.c ${PROJECT_SOURCE_DIR}/tests/support/${name}/*.c)
@@ -208,26 +209,26 @@ function(clq_test_layer name)
   endforeach()
 endfunction()
 
-# What tests launch and compile, recorded: tests/run and tests/coverage/pairs preload it.
+# Records what tests launch and compile: tests/run and tests/coverage/pairs preload it.
 add_library(clq_record MODULE ${PROJECT_SOURCE_DIR}/tests/support/record.c)
 clq_compile_options(clq_record)
 target_link_libraries(clq_record PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
 set_target_properties(clq_record PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 
-# PoCL's compiler is kept from one case to the next: tests/run preloads this.
+# Keeps PoCL's compiler from one case to the next: tests/run preloads this.
 add_library(clq_keep_compiler MODULE ${PROJECT_SOURCE_DIR}/tests/support/keep_compiler.c)
 clq_compile_options(clq_keep_compiler)
 target_link_libraries(clq_keep_compiler PRIVATE ${CMAKE_DL_LIBS})
 set_target_properties(clq_keep_compiler PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 
-# Drivers compile faster: tests/run preloads this.
+# Makes drivers compile faster: tests/run preloads this.
 add_library(clq_unoptimized MODULE ${PROJECT_SOURCE_DIR}/tests/support/unoptimized.c)
 clq_compile_options(clq_unoptimized)
 target_link_libraries(clq_unoptimized PRIVATE ${CMAKE_DL_LIBS})
 set_target_properties(clq_unoptimized PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 
-# The linker reads less for each kernel: tests/run preloads this. Kernels are linked with the library without symbols,
-# which has the name of the mathematical library: the loader loads that one.
+# Makes the linker read less for each kernel: tests/run preloads this. Kernels are linked with a library without symbols,
+# which has the name of the mathematical library, so that the loader loads the real one.
 if(NOT CLIQUE_SANITIZE)
   add_library(clq_quick_link MODULE ${PROJECT_SOURCE_DIR}/tests/support/quick_link.c)
   clq_compile_options(clq_quick_link)
@@ -242,38 +243,38 @@ endif()
 
 if(CLIQUE_SANITIZE)
   add_library(clq_lean_driver MODULE ${PROJECT_SOURCE_DIR}/tests/support/lean_driver.c)
-  target_compile_options(clq_lean_driver PRIVATE -O2 -Wall -Wextra) # with jumps in place of calls at the end of a function
+  target_compile_options(clq_lean_driver PRIVATE -O2 -Wall -Wextra) # tail calls become jumps
   target_link_libraries(clq_lean_driver PRIVATE ${CMAKE_DL_LIBS})
   set_target_properties(clq_lean_driver PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 endif()
 
-# Calls fail.
+# Makes calls fail.
 clq_test_layer(fault test_device_fault test_comm_group_failure test_train_failure test_train_checkpoint_faults test_train_loops test_train_parts test_train_log test_train_trace test_train_plans test_why_probe)
-# Devices look as if their memory were not the host's.
+# Makes devices look as if their memory were separate from the host's.
 clq_test_layer(discrete test_comm_links test_train_upload test_train_outputs test_train_ps)
-# A CPU looks like a GPU, and its compiler makes mistakes.
+# Makes a CPU look like a GPU, with a compiler that makes mistakes.
 clq_test_layer(gpu test_ops_local_trial test_interop_balance test_interop_golden test_device_auto test_device_coherence test_device_quirks)
-# Devices' caches are not coherent with the host's.
+# Makes devices' caches incoherent with the host's.
 clq_test_layer(stale test_device_coherence)
-# Devices have odd names, and reads give wrong data. The checks of the command line name the layer by its path.
+# Gives devices odd names, and makes reads return wrong data. The checks of the command line name the layer by its path.
 clq_test_layer(odd)
-# Compilers do not end.
+# Makes compilers hang.
 clq_test_layer(hang test_device_deadline)
 add_test(NAME cli/build COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_build.py ${CMAKE_BINARY_DIR}/bin
                                 ${CMAKE_BINARY_DIR}/tests/clq_hang_layer.so)
 set_tests_properties(cli/build PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 2400)
-# Devices compute slower than they could.
+# Makes devices compute more slowly.
 clq_test_layer(slow test_device_slow_layer test_train_shares)
-# PoCL's devices behave like strict discrete GPUs.
+# Makes PoCL's devices behave like strict discrete GPUs.
 clq_test_layer(strict test_device_strict_layer test_comm_strict test_train_strict test_comm_gpus test_train_counts test_train_paths test_train_upload_ahead)
 
-# Whole trainings on one device, shared out between the drivers; and a few of them with optimized programs, as users have.
+# Whole trainings on one device, divided among the drivers; and a few of them with optimized programs, as users have them.
 foreach(which alone optimized)
   add_test(NAME interop/golden_${which} COMMAND test_interop_golden ${which})
   set_tests_properties(interop/golden_${which} PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT};CLQ_TEST_KEEPS_PROGRAMS=1" TIMEOUT 2400)
 endforeach()
 
-# Not with sanitizers, under which it takes too long; the tests of ops and ops/local_trial run the same code.
+# Not with sanitizers, which would take too long: the tests of ops and ops/local_trial run the same code.
 if(CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64" AND NOT CLIQUE_SANITIZE)
   add_test(NAME interop/golden_gpu COMMAND test_interop_golden gpu)
   set_tests_properties(interop/golden_gpu PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT};CLQ_TEST_KEEPS_PROGRAMS=1" TIMEOUT 2400)
@@ -283,7 +284,7 @@ set_tests_properties(train/outputs_discrete PROPERTIES ENVIRONMENT "${CLQ_TEST_E
 add_test(NAME train/ps_discrete COMMAND test_train_ps discrete)
 set_tests_properties(train/ps_discrete PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 2400)
 set(strict device/trace train/fit train/ps)
-# Not with sanitizers: comm/strict has these paths there.
+# Not with sanitizers: comm/strict tests these paths under sanitizers.
 if(NOT CLIQUE_SANITIZE)
   list(APPEND strict comm/all_reduce comm/failure comm/wide comm/group_split comm/grouping comm/pairs comm/split)
 endif()
@@ -295,14 +296,14 @@ endforeach()
 foreach(name clBuildProgram clGetDeviceInfo clGetPlatformInfo clq_cpu_count)
   target_link_options(test_device_build_at_once PRIVATE -Wl,--wrap=${name})
 endforeach()
-# A replica is held up in its step.
+# Lets the test delay a replica in its step.
 foreach(test test_train_ps test_train_world_ps)
   target_link_options(${test} PRIVATE -Wl,--wrap=clq_replica_run)
 endforeach()
-# Several threads load programs on a machine of any size.
+# Several threads load programs, whatever the number of processors.
 target_link_options(test_device_deadline PRIVATE -Wl,--wrap=clq_cpu_count)
 
-# The kernels through the compilers for GPUs.
+# Compiles the kernels with the compilers for GPUs.
 add_executable(compiler_wishes ${PROJECT_SOURCE_DIR}/tests/compilers/wishes.c)
 clq_compile_options(compiler_wishes)
 clq_link_layer(compiler_wishes interop)
@@ -310,7 +311,7 @@ foreach(name clGetDeviceInfo clGetPlatformInfo clBuildProgram clq_device_load_pr
   target_link_options(compiler_wishes PRIVATE -Wl,--wrap=${name})
 endforeach()
 set_target_properties(compiler_wishes PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-# On two threads. Not with sanitizers: what is compiled is the same.
+# Uses two threads. Not with sanitizers, because the compiled kernels are the same.
 option(CLIQUE_TEST_GPU_COMPILERS "Ask the vendors' compilers for GPUs" ON)
 if(CLIQUE_TEST_GPU_COMPILERS AND NOT CLIQUE_SANITIZE)
   clq_gpu_compilers_here(gpu_compilers_here)
@@ -320,7 +321,7 @@ if(gpu_compilers_here)
   set_tests_properties(compilers/kernels PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 600 PROCESSORS 2)
 endif()
 
-# The commands with allocations and OpenCL calls that fail.
+# Runs the commands while allocations and OpenCL calls fail.
 clq_add_command(clique_faulty ${PROJECT_SOURCE_DIR}/tests/cli/faulty.c)
 target_compile_definitions(clique_faulty PRIVATE CLQ_FAULTY_MAIN="${PROJECT_SOURCE_DIR}/src/cli/main.c")
 add_executable(clique_bench_faulty ${PROJECT_SOURCE_DIR}/tests/cli/faulty.c)
@@ -336,7 +337,7 @@ endforeach()
 add_test(NAME cli/faults COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_faults.py ${CMAKE_BINARY_DIR}/tests)
 set_tests_properties(cli/faults PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 2400)
 
-# The inside of the bench suite.
+# The internal parts of the bench suite.
 add_executable(test_bench_stepper ${PROJECT_SOURCE_DIR}/tests/bench/test_stepper.c)
 target_link_libraries(test_bench_stepper PRIVATE clq_bench PkgConfig::CMOCKA)
 clq_compile_options(test_bench_stepper)
@@ -352,8 +353,8 @@ if(TARGET clique-keras-files)
 endif()
 set_tests_properties(bench/stepper PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 300)
 
-# Programs that meet oclgrind's simulated device use it alone, in small cases (tests/oclgrind/run), and from one thread:
-# its runtime does not bear several. Not instrumented: the sanitizers would look at the simulator.
+# Programs on oclgrind's simulated device use only that device, in small cases (tests/oclgrind/run), and one thread, since
+# oclgrind's runtime does not support several. No sanitizers: they would check the simulator.
 option(CLIQUE_TEST_OCLGRIND "Run kernels under oclgrind; OFF where the system has no such package" ON)
 clq_lacks(oclgrind no_oclgrind)
 if(no_oclgrind AND NOT CLIQUE_SANITIZE)
@@ -384,8 +385,8 @@ include(cmake/python.cmake)
 include(cmake/rusticl.cmake)
 include(cmake/world.cmake)
 
-# The longest ones first: on a fresh tree ctest knows no times, and one that builds many kernels would be left alone.
-# comm/combine before all: it builds what every other test of the collectives needs.
+# The longest tests come first: on a fresh tree, ctest knows no times, and a test that builds many kernels could run last,
+# alone. comm/combine comes before all: it builds the kernels that every other test of the collectives needs.
 set(cost 100)
 foreach(name comm/combine interop/golden_alone interop/golden interop/golden_families world/train_openmpi ops/loss train/strategies ops/gemm world/bench_openmpi
     world/why_openmpi graph/step_graph graph/drawn_graphs graph/exchange world/launch_openmpi ops/conv2d world/failure_threads
@@ -398,8 +399,8 @@ foreach(name comm/combine interop/golden_alone interop/golden interop/golden_fam
   math(EXPR cost "${cost} - 1")
 endforeach()
 
-# Tests of what goes through text, once more in a program whose numbers have a comma. localedef is part of the C library;
-# it ends with 1 for the parts of a locale that this one leaves out.
+# Repeats the tests of code that converts numbers to and from text, in a program whose locale uses a decimal comma.
+# localedef is part of the C library. It ends with 1 because this locale lacks some parts.
 find_program(CLQ_LOCALEDEF localedef REQUIRED)
 set(CLQ_COMMA_LOCALE ${CMAKE_BINARY_DIR}/tests/locales/comma/LC_NUMERIC)
 add_custom_command(OUTPUT ${CLQ_COMMA_LOCALE}
@@ -414,7 +415,7 @@ add_dependencies(clq_comma clq_comma_locale)
 set(CLQ_COMMA_ENVIRONMENT ${CLQ_TEST_ENVIRONMENT} "LD_PRELOAD=${CMAKE_BINARY_DIR}/tests/clq_comma.so"
   "LOCPATH=${CMAKE_BINARY_DIR}/tests/locales")
 list(TRANSFORM CLQ_COMMA_ENVIRONMENT REPLACE "^ASAN_OPTIONS=" "ASAN_OPTIONS=verify_asan_link_order=0:")
-# Of programs with much else, those that write or read numbers.
+# Large programs run only the cases that write or read numbers.
 set(comma_graph_tune selections_are_kept the_fastest_is_kept)
 set(comma_train_callbacks refused epochs_become_a_table edited_tables_go_on best_weights_go_into_a_file)
 set(comma_train_checkpoint test_callbacks_go_on test_the_best_file_goes_on test_misuse test_stopped_fits_go_on
@@ -427,17 +428,17 @@ foreach(test base/text base/error formats/json device/options graph/tune train/c
   add_dependencies(${target} clq_comma)
   set_tests_properties(comma/${target} PROPERTIES ENVIRONMENT "${CLQ_COMMA_ENVIRONMENT}" TIMEOUT 2400)
 endforeach()
-# Of the losses, those whose kernels are told numbers in text.
+# The test of losses runs only the cases whose kernels receive numbers as text.
 add_test(NAME comma/test_ops_loss COMMAND test_ops_loss numbers)
 add_dependencies(test_ops_loss clq_comma)
 set_tests_properties(comma/test_ops_loss PROPERTIES ENVIRONMENT "${CLQ_COMMA_ENVIRONMENT}" TIMEOUT 600)
 
-# The halves of `tests/run all`. Sanitizers do not see into kernels, and a test takes three times as long under them, compilers too.
-# So a test runs in one half if it can:
-# - under sanitizers alone (the label `host`) if it compiles little: host code, and faults, which leave memory in odd states;
-# - without (the label `plain`) if it is of timings, of what is installed, of locales, or of numbers, and if the tests of the
-#   other half go through its host code, too: `tests/coverage/arcs` says what they miss.
-# All others run in both, first without.
+# `tests/run all` has two halves. Sanitizers do not see into kernels. Under sanitizers, a test takes three times as long,
+# including compilers. So a test runs in only one half, if possible:
+# - under sanitizers (the label `host`) if it compiles little: host code, and faults, which leave memory in odd states;
+# - without sanitizers (the label `plain`) if it tests timings, installed files, locales or numbers, and if tests of the
+#   other half also execute its host code: `tests/coverage/arcs` prints what they miss.
+# All other tests run in both halves, first without sanitizers.
 set(host_tests "base/.*" "bench/.*" "comm/.*" "data/.*" "device/.*" "formats/.*" "launch/.*" "strategy/.*"
   "world/(world|failure)"
   "cli/(compare|contract|faults|files|help|launch|process|report|text)" "interop/keras_(damage|files|json)"
@@ -450,7 +451,7 @@ set(plain_tests "abi/.*" "comma/.*" "install/.*" "law/.*" "python/.*" "readers/.
   "train/(callback_strategies|checkpoint|compress|counts|fit|local_steps|loop_strategies|loss_values|mirrored|modes|penalty)"
   "train/(outputs_discrete|paths|plans|ps|recompute|shard_optimizer|sharded_update|step_memory|strategies|strict|tensor)"
   "train/(trace|upload|weighted)" "world/(openmpi|mpich|.*_threads)")
-# One by one: together they are too long for a regular expression of CMake's.
+# Checks patterns one by one: together they are too long for a regular expression of CMake.
 function(clq_is_one_of result test)
   foreach(pattern IN LISTS ARGN)
     if(test MATCHES "^(${pattern})$")
@@ -467,8 +468,8 @@ foreach(test IN LISTS all_tests)
   clq_is_one_of(is_host "${test}" ${host_tests})
   if(is_plain)
     set_property(TEST ${test} PROPERTY LABELS plain)
-    # The build with sanitizers leaves out its program; `--target` builds it. train/ps_discrete runs there, with the
-    # program of train/ps.
+    # The build with sanitizers skips this test's program; `--target` builds it. train/ps_discrete runs in that build, with
+    # the program of train/ps.
     if(CLIQUE_SANITIZE MATCHES address AND TARGET ${target} AND NOT test STREQUAL "train/ps")
       set_target_properties(${target} PROPERTIES EXCLUDE_FROM_ALL ON)
     endif()
@@ -477,10 +478,10 @@ foreach(test IN LISTS all_tests)
   endif()
 endforeach()
 
-# Tests that compile much and compute little have their kernels compiled without optimization (tests/support/unoptimized.c),
-# which takes a third of the time. Such kernels run up to ten times as long, and trainings of many steps lose by it. Kernels
-# are optimized, as users' are, in interop/golden_optimized, in most commands, in tests of ops in the family for CPUs, and in
-# the other trainings. Unoptimized programs are kept apart.
+# Tests that compile much and compute little compile their kernels without optimization (tests/support/unoptimized.c), which
+# takes a third of the time. Such kernels take up to ten times as long to run, so this does not suit trainings with many
+# steps. Kernels are optimized, as for users, in interop/golden_optimized, in most commands, in the tests of ops in the family
+# for CPUs, and in the other trainings. Unoptimized programs have a separate cache.
 set(unoptimized_tests "device/(cache|program_load|twins)"
   "graph/(chains|composites|custom|drawn_graphs|exchange|fused_step|fusion|keep|placement|plan|stages|step_graph|tune|weights)"
   "interop/(golden|golden_alone|golden_families|golden_gpu|single_layers)" "cli/(peers|why)" "install/examples"
@@ -493,6 +494,6 @@ foreach(test IN LISTS all_tests)
     list(TRANSFORM environment REPLACE "^(CLIQUE_CACHE_DIR=.*)" "\\1-unoptimized")
     set_property(TEST ${test} PROPERTY ENVIRONMENT ${environment} CLQ_TEST_UNOPTIMIZED=1)
   endif()
-  # Who used a processor for how long (tests/support/record.c).
+  # Names the test in the records of processor time (tests/support/record.c).
   set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT CLQ_TEST_NAME=${test})
 endforeach()

@@ -1,5 +1,5 @@
-# Worlds of several processes, by the launcher of each MPI that is here; and of threads, under the thread sanitizer. Not in
-# builds with other sanitizers, which would tell of each MPI's own leaks.
+# Tests of worlds with several processes, by the launcher of each installed MPI; and with threads, under the thread
+# sanitizer. Not in builds with other sanitizers, which would report each MPI's own leaks.
 if(CLIQUE_SANITIZE)
   return()
 endif()
@@ -32,7 +32,7 @@ endforeach()
 
 file(GLOB thread_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/base/*.c ${PROJECT_SOURCE_DIR}/src/world/*.c
   ${PROJECT_SOURCE_DIR}/tests/support/world_*.c)
-# The thread sanitizer of older compilers finds no room if addresses are random in 32 bits, as some kernels have it.
+# Older compilers' thread sanitizer finds no room if 32 bits of addresses are random, as in some kernels.
 execute_process(COMMAND setarch -R true RESULT_VARIABLE no_setarch OUTPUT_QUIET ERROR_QUIET)
 set(fixed_addresses)
 if(no_setarch EQUAL 0)

@@ -1,7 +1,9 @@
-"""Builds the wheel (hatchling): the version, the shared library, and the program that this starts for Keras's files.
+"""Builds the wheel (hatchling): the version, the shared library, and the program that the library starts for Keras's
+files.
 
-CLIQUE_BUILD names the build folder of Clique whose library is taken: ../build unless it is set. The wheel has what was
-built for this system: it needs the same C library and the libraries that libclique.so needs (README.md names packages).
+CLIQUE_BUILD names the build folder of Clique whose library is taken; the default is ../build. The wheel contains what
+was built for this system. It needs the same C library, and the libraries that libclique.so needs (README.md names their
+packages).
 """
 
 from __future__ import annotations
@@ -31,10 +33,10 @@ class Version(MetadataHookInterface):
 
 
 class Library(BuildHookInterface):
-    """Files that go into the wheel."""
+    """Adds files to the wheel."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        if version == "editable":  # the library is that of CLIQUE_LIBRARY, or the system's
+        if version == "editable":  # uses the library of CLIQUE_LIBRARY, or the system's
             return
         folder = pathlib.Path(os.environ.get("CLIQUE_BUILD") or HERE.parent / "build") / "lib"
         library = folder / "libclique.so"

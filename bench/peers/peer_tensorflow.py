@@ -1,8 +1,8 @@
-"""What clique bench peers measures on TensorFlow: Keras's fit. One line of JSON on stdout is the result.
+"""Measures TensorFlow for clique bench peers: Keras's fit. Prints the result on stdout as one line of JSON.
 
 usage: peer_tensorflow.py probe
        peer_tensorflow.py train RANKS MODEL BATCH SAMPLES EPOCHS THREADS    RANKS 1: the CPU as it is; else MirroredStrategy
-                                                                            over so many logical CPUs
+                                                                            over RANKS logical CPUs
                                                                             MODEL: a name, or a model of Keras's as .json
 """
 import importlib.util
@@ -33,7 +33,7 @@ def build(keras, name):
 
 
 def read(keras, path):
-    """Without its softmax at the end, which is the loss's."""
+    """Reads the model without its final softmax, which the loss computes."""
     with open(path, encoding="utf-8") as file:
         model = json.load(file)
     last = model["config"]["layers"][-1]

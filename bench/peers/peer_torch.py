@@ -1,4 +1,4 @@
-"""What clique bench peers measures on PyTorch. One line of JSON on stdout is the result.
+"""Measures PyTorch for clique bench peers. Prints the result on stdout as one line of JSON.
 
 usage: peer_torch.py probe
        peer_torch.py all_reduce RANKS BYTES SAMPLES WARMUPS        gloo, float, sum, in place (it has no other)
@@ -24,7 +24,7 @@ def report(**result):
 
 
 def spawn(body, ranks, *args):
-    """body(rank, ranks, *args) in so many processes, which meet by a file."""
+    """Runs body(rank, ranks, *args) in `ranks` processes, which meet through a file."""
     import torch.multiprocessing
     with tempfile.TemporaryDirectory(dir=os.path.dirname(os.path.abspath(__file__))) as folder:
         torch.multiprocessing.spawn(meet, (body, ranks, os.path.join(folder, "meeting"), *args), ranks)
@@ -71,7 +71,7 @@ def all_reduce(rank, ranks, size, samples, warm_ups):
 
 
 def build(name):
-    """The model, from the input to logits, with the shape of a sample and the numbers of classes, labels and tokens."""
+    """The model, from the input to logits, with a sample's shape and the numbers of classes, labels and tokens."""
     from torch import nn
     import torch_models
     if name.endswith(".json"):
@@ -92,7 +92,8 @@ def refuse(path, what):
 
 
 def build_json(path):
-    """Of Keras's layers those that are the same here but for the order of axes: channels come first."""
+    """Builds a model from those of Keras's layers that compute the same here, except for the order of axes: channels
+    come first."""
     import torch
     from torch import nn
     with open(path, encoding="utf-8") as file:
@@ -112,12 +113,12 @@ def build_json(path):
 
 
 def read_layer(path, kind, config, shape, last):
-    """Modules for a layer whose input has that shape, (1, channels, height, width) or (1, features)."""
+    """The modules for a layer whose input has this shape, (1, channels, height, width) or (1, features)."""
     from torch import nn
     activations = {"linear": [], "relu": [nn.ReLU()], "sigmoid": [nn.Sigmoid()], "tanh": [nn.Tanh()]}
     activation = config.get("activation", "softmax" if kind == "Softmax" else "linear")
     if last and activation == "softmax":
-        activation = "linear"  # the loss has it
+        activation = "linear"  # the loss computes softmax
     if activation not in activations or config.get("data_format", "channels_last") != "channels_last" or config.get("groups", 1) != 1:
         refuse(path, "the configuration of " + config["name"])
     if kind == "Flatten":
@@ -138,14 +139,14 @@ def read_layer(path, kind, config, shape, last):
         sides = [sides_of(config, n, k, s) for n, k, s in zip(shape[2:], size, strides)]
         if any(front != behind and s == 1 for (front, behind), s in zip(sides, strides)):
             refuse(path, "the uneven padding of " + config["name"])
-        # With ceil_mode windows reach over the far edge, as they do there; only what lies inside counts.
+        # With ceil_mode, windows extend over the far edge, as in TensorFlow. Only the values inside count.
         how = {"kernel_size": size, "stride": strides, "padding": tuple(front for front, _ in sides), "ceil_mode": config["padding"] == "same"}
         return [nn.MaxPool2d(**how) if kind == "MaxPooling2D" else nn.AvgPool2d(**how, count_include_pad=False)]
     return refuse(path, f"{kind} at {config['name']}")
 
 
 def sides_of(config, length, size, stride):
-    """TensorFlow's padding along an axis: in front and behind."""
+    """TensorFlow's padding along an axis: before and after."""
     whole = 0 if config["padding"] == "valid" else max((-(-length // stride) - 1) * stride + size - length, 0)
     return whole // 2, whole - whole // 2
 

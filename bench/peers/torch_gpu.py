@@ -1,9 +1,11 @@
-"""A training step of PyTorch on an NVIDIA GPU, beside which `clique bench step` is put. One line of JSON on stdout.
+"""Measures a PyTorch training step on an NVIDIA GPU, for comparison with `clique bench step`. Prints one line of JSON
+on stdout.
 
 usage: torch_gpu.py MODEL BATCH STEPS     MODEL: as for peer_torch.py
 
-Float32 without TF32, Adam of one fused kernel, samples already on the card; op by op, and as a CUDA graph that is replayed.
-Times are medians in microseconds of steps that follow one another without a wait between them, over ten runs of STEPS steps.
+Uses float32 without TF32, Adam in one fused kernel, and samples that are already on the GPU. Measures the step op by
+op, and as a replayed CUDA graph. Times are in microseconds per step: medians over ten runs of STEPS steps that follow
+one another without waiting.
 """
 import json
 import statistics
@@ -29,7 +31,7 @@ def microseconds(step, steps):
 
 
 def replayed(step):
-    """The step as a graph. PyTorch asks for some steps on a stream of their own before one is captured."""
+    """The step as a graph. PyTorch requires some steps on a separate stream before the capture."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):

@@ -1,7 +1,7 @@
 """Clique's models by name (docs/models.md) in PyTorch: the same layers and numbers of parameters, from a sample to logits.
 
-build("resnet18:input=32x32x3,classes=10") gives the module, the shape of a sample (channels first), the number of classes, the
-number of labels of a sample, and how many tokens there are: 0 for images."""
+build("resnet18:input=32x32x3,classes=10") returns the module, a sample's shape (channels first), the number of classes,
+the number of labels of a sample, and the number of tokens, which is 0 for images."""
 import torch
 from torch import nn
 from torch.nn import functional
@@ -89,7 +89,7 @@ class Unet(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention and dense layers with normalisation in front of each half."""
+    """Attention and dense layers, with normalisation before each half."""
 
     def __init__(self, width, heads, causal):
         super().__init__()
@@ -121,7 +121,7 @@ class Gpt(nn.Module):
         return self.head(self.norm(x))
 
     def take(self, weights):
-        """Weights by Clique's names, in its layouts, as numpy's arrays."""
+        """Copies weights, which are numpy arrays with Clique's names and layouts."""
         def put(parameter, value):
             assert parameter.shape == value.shape, (parameter.shape, value.shape)
             parameter.data.copy_(torch.tensor(value))
@@ -172,7 +172,7 @@ class Vit(nn.Module):
 
 
 class BiLstm(nn.Module):
-    """Without the mask that Clique's has: PyTorch would pack the sequences, which costs more than it saves."""
+    """Without the mask of Clique's layer: PyTorch would pack the sequences, which costs more than it saves."""
 
     def __init__(self, o):
         super().__init__()

@@ -1,8 +1,8 @@
-# What Debian wants in each package beside its files, put there before cpack packs them: changelogs and the copyright, manual
-# pages compressed, and binaries without what runs do not need.
+# Adds the files that Debian requires in each package, before cpack packs it: changelogs and the copyright. Also compresses
+# manual pages, and strips binaries.
 find_program(CLQ_GZIP gzip REQUIRED)
 find_program(CLQ_STRIP strip REQUIRED)
-string(TIMESTAMP date "%a, %d %b %Y %H:%M:%S +0000" UTC) # of SOURCE_DATE_EPOCH, if that is set
+string(TIMESTAMP date "%a, %d %b %Y %H:%M:%S +0000" UTC) # uses SOURCE_DATE_EPOCH, if that is set
 get_filename_component(here ${CMAKE_CURRENT_LIST_FILE} DIRECTORY)
 
 function(strip extent)

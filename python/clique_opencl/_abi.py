@@ -1,7 +1,7 @@
 """Structs and enumerations of the library's headers, as this package reads and writes them.
 
-tests/test_layouts.py compares every struct and member here with what a C compiler makes of the headers, and every
-enumeration with theirs. So nothing here can differ from the headers unnoticed.
+tests/test_layouts.py compares every struct and member here with those of a C compiler that reads the headers, and every
+enumeration with the headers'. So no difference from the headers can go unnoticed.
 """
 
 from __future__ import annotations

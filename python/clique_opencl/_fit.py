@@ -23,7 +23,7 @@ _INTERRUPTED = errors.STATUSES.index("INTERRUPTED") + 1
 
 
 class Fit:
-    """Exceptions of callbacks are kept while the library ends the training, and raised behind it."""
+    """One fit. Keeps a callback's exception while the library ends the training, and raises it afterwards."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Fit:
                 one._check()
         self.verbose = 1 if verbose == "auto" else int(verbose)
         self.history = History()
-        self._logs: dict[str, float] = {}  # of the last epoch
+        self._logs: dict[str, float] = {}  # logs of the last epoch
         self.stopping = False
         self._failure: BaseException | None = None
         self._initial = self._epochs = 0
@@ -65,7 +65,7 @@ class Fit:
     def run(
         self, epochs: int | None, initial_epoch: int, steps: int, checkpoints: Any, interruption: Interruption
     ) -> None:
-        """epochs: the number of the last one, counted from 1; None: 1, or as many as steps needs."""
+        """epochs: the number of the last epoch, counted from 1; None: 1, or as many as steps needs."""
         self.interruption = interruption
         needed = -(-steps // self._updates()) if steps else 1
         total = max(int(epochs) - initial_epoch, 0) if epochs is not None else needed
@@ -78,7 +78,7 @@ class Fit:
         self.epochs_begun = self._epoch
         structs = [self._struct_of(i, one) for i, one in enumerate(self.callbacks)] + self._begins()
         array = (abi.clq_callback * max(len(structs), 1))(*structs)
-        # What a callback, or another thread, closes meanwhile is destroyed behind the fit.
+        # These variables hold the objects: if a callback or another thread closes one, it is destroyed after the fit.
         held_validation = self.validation.pointer if self.validation else None
         held_checkpoints = checkpoints.pointer if checkpoints else None
         config = abi.clq_fit_config(
@@ -101,7 +101,7 @@ class Fit:
             )
         del held_validation, held_checkpoints
         self._end_line()
-        self.epochs_begun += bool(status)  # in its middle
+        self.epochs_begun += bool(status)  # the fit ended in the middle of an epoch
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
@@ -109,22 +109,23 @@ class Fit:
             raise library.failure(status)
 
     def _batches(self) -> int:
-        """Of an epoch; as a callback may close the data, they are counted once."""
+        """The batches of an epoch. They are counted once, since a callback may close the data."""
         if self._count is None:
             self._count = library.dataset_batches(self.data.pointer)
         return self._count
 
     def _updates(self) -> int:
-        """Of an epoch."""
+        """The updates of an epoch."""
         return max(-(-self._batches() // self.trainer.accumulate), 1)
 
     def _place(self, checkpoints: Any) -> tuple[int, int]:
-        """The epoch of this fit that begins or goes on, and the update in it that was told last; -1: none was."""
+        """The epoch of this fit that begins or continues, and the last update in it that callbacks were told of; -1 if
+        there is none."""
         place = checkpoints.continues_at() if checkpoints else None
         return (place[0], place[1] // self.trainer.accumulate - 1) if place else (0, -1)
 
     def _hook(self, function: Any, *arguments: Any) -> None:
-        """Calls a program's own callback. Others than the trainer, that took weights before, have older ones."""
+        """Calls a program's own callback. Other trainers that took weights before now have older ones."""
         self.model._advance()
         with self.interruption.hook():
             function(*arguments)
@@ -153,7 +154,7 @@ class Fit:
         callback.set_model(self.model)
 
         def end(_context: Any, _trainer: Any, _status: int) -> int:
-            # Called in any case: what failed before stays the failure.
+            # The library calls this in every case. An earlier failure stays the failure.
             try:
                 self._hook(callback.on_train_end, self._last_logs())
             except BaseException as failure:
@@ -178,7 +179,7 @@ class Fit:
         return struct
 
     def _begins(self) -> list[abi.clq_callback]:
-        """Behind all others: an epoch begins when each of them knows that the one before has ended."""
+        """Runs after all other callbacks: an epoch begins when each of them knows that the previous one has ended."""
         own = [one for one in self.callbacks if isinstance(one, Callback)]
         if not own:
             return []
@@ -189,8 +190,9 @@ class Fit:
                     self._hook(one.on_epoch_begin, epoch, {})
 
         def go_on_or_begin() -> None:
-            # A fit that goes on in the middle of an epoch has that epoch's rate from its checkpoint: a schedule would
-            # change it twice. An epoch that was trained already, and is only told yet, begins no more.
+            # A fit that resumes in the middle of an epoch has that epoch's rate from its checkpoint, and a schedule
+            # would change it again. An epoch whose training is complete, and which only needs to be reported, does not
+            # begin again.
             if self._initial + self._epoch < self._epochs and self._batch + 1 < self._updates():
                 begin(self._initial + self._epoch, anew=self._batch < 0)
 
@@ -216,7 +218,7 @@ class Fit:
         self._hook(callback.on_train_batch_end, self._batch_of(info.step), {"loss": info.loss, **logs})
 
     def _batch_of(self, step: int) -> int:
-        """Of the present epoch, from 0. Several callbacks are told of one step."""
+        """The step's batch in the present epoch, from 0. Several callbacks are told of the same step."""
         if step != self._step:
             self._step = step
             self._batch += 1

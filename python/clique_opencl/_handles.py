@@ -1,7 +1,7 @@
-"""Ownership of what the library makes.
+"""Ownership of the library's objects.
 
 A handle owns one object of the library. It keeps the handles that the object needs (a trainer needs its model and the
-system), so they may be closed, or collected, in any order: each is destroyed when nobody needs it any more.
+system). So they may be closed, or collected, in any order: each is destroyed when nothing needs it any more.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from . import errors
 
 
 class _Owned:
-    """The object itself: destroyed once, when the last of its holders lets go."""
+    """The object itself. It is destroyed once, when the last holder lets go."""
 
     __slots__ = ("destroy", "holders", "lock", "needs", "pointer")
 
@@ -24,8 +24,9 @@ class _Owned:
         self.pointer = pointer
         self.destroy = destroy
         self.needs = needs
-        # A holder is an entry; the first one taken goes last. The collector may come between any two lines, in this
-        # thread, and let another holder go: so the lock is re-entrant, and who takes the first entry out is the last.
+        # Each holder is an entry. The first entry is removed last, and its value True marks the last holder. The
+        # garbage collector may run between any two lines, in this thread, and release another holder. So the lock is
+        # re-entrant.
         self.holders = [True]
         self.lock = threading.RLock()
         for i, need in enumerate(needs):
@@ -36,7 +37,7 @@ class _Owned:
                 raise errors.StateError("what this object needs was closed meanwhile")
 
     def hold(self) -> bool:
-        """False: it is destroyed already."""
+        """Returns False if the object is already destroyed."""
         with self.lock:
             if not self.holders:
                 return False
@@ -55,10 +56,10 @@ class _Owned:
 
 
 class _Held:
-    """A pointer as an argument, which holds the object for as long as anything has it, as a call has its arguments. So
-    an object that is closed meanwhile is destroyed behind the call."""
+    """A pointer as an argument. It holds the object for as long as it is referenced, as a call references its
+    arguments. So an object that is closed during a call is destroyed after the call."""
 
-    __slots__ = ("_as_parameter_", "_owned")  # the first is what ctypes takes in place of this
+    __slots__ = ("_as_parameter_", "_owned")  # ctypes passes _as_parameter_ instead of the object
 
     def __init__(self, owned: _Owned) -> None:
         self._as_parameter_ = owned.pointer
@@ -66,7 +67,7 @@ class _Held:
 
     @property
     def value(self) -> int:
-        """For a member of a struct, which holds nothing."""
+        """The value for a member of a struct, which does not hold the object."""
         return self._as_parameter_.value
 
     def __del__(self) -> None:
@@ -82,14 +83,14 @@ class Handle:
 
     @property
     def pointer(self) -> Any:
-        """For a call; kept in a variable, it holds the object for more than one."""
+        """The pointer for a call. A variable that keeps it holds the object for several calls."""
         if not self._finalizer.alive or not self._owned.hold():
             raise errors.StateError(f"this {type(self).__name__} is closed")
         return _Held(self._owned)
 
     @contextlib.contextmanager
     def holding(self) -> Iterator[None]:
-        """Keeps the object for a while, also if it is closed meanwhile."""
+        """Holds the object for a while, even if it is closed meanwhile."""
         if not self._finalizer.alive or not self._owned.hold():
             raise errors.StateError(f"this {type(self).__name__} is closed")
         try:

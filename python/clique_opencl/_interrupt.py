@@ -1,8 +1,8 @@
-"""Ctrl-C while the library works: the call ends in order, and KeyboardInterrupt is raised behind it.
+"""Ctrl-C while the library works: the call ends in order, and then KeyboardInterrupt is raised.
 
-Python runs a signal's handler when the call has returned, however long that takes. What it does at once is write a byte
-to a file (signal.set_wakeup_fd); a thread waits for that byte, and stops the trainer that works. A callback's own code
-is Python's: there the handler raises KeyboardInterrupt at once.
+Python runs a signal's handler only after the call has returned, however long that takes. But Python writes a byte to a
+file at once (signal.set_wakeup_fd). A thread waits for that byte, and stops the working trainer. A callback's own code
+is Python code: there the handler raises KeyboardInterrupt at once.
 """
 
 from __future__ import annotations
@@ -19,23 +19,24 @@ from .errors import StateError
 
 
 class Interruption:
-    """Whether Ctrl-C came, and who works: of a fit, and of what its callbacks ask for."""
+    """Whether Ctrl-C came, and which trainers work: for a fit, and for the calls that its callbacks make."""
 
     def __init__(self) -> None:
         self.came = False
-        self.trainers: list[Any] = []  # the last one works
-        self.hooks = 0  # that are under way, of the last one's fit
+        self.trainers: list[Any] = []  # the last one is working
+        self.hooks = 0  # number of callbacks that are running, in the last trainer's fit
 
     def stop(self) -> None:
         self.came = True
-        for trainer in self.trainers[-1:]:  # a copy: the work may end meanwhile
-            # A stop that comes when the work is done would end the next work in its place: another trainer does that.
+        for trainer in self.trainers[-1:]:  # a slice copies the list, since the work may end meanwhile
+            # A stop that comes after the end of the work would stop the trainer's next work instead. So another trainer
+            # does that work.
             trainer.stopped = True
-            with contextlib.suppress(StateError):  # closed meanwhile
+            with contextlib.suppress(StateError):  # it was closed meanwhile
                 library.trainer_stop(trainer.pointer)
 
     def handle(self, *_: Any) -> None:
-        """The signal's handler. Signals that come before there is a file for them have it alone."""
+        """The signal's handler. For signals that come before the wake-up file is set, only this handler runs."""
         self.came = True
         if self.hooks:
             raise KeyboardInterrupt
@@ -52,7 +53,7 @@ class Interruption:
 
     @contextlib.contextmanager
     def hook(self) -> Iterator[None]:
-        """A callback's code."""
+        """Marks that a callback's code is running."""
         self.hooks += 1
         try:
             yield
@@ -60,7 +61,7 @@ class Interruption:
             self.hooks -= 1
 
 
-_present: Interruption | None = None  # of the main thread
+_present: Interruption | None = None  # for the main thread
 
 
 def _watch(reads: int, interruption: Interruption, before: int) -> None:
@@ -74,8 +75,8 @@ def _watch(reads: int, interruption: Interruption, before: int) -> None:
 
 @contextlib.contextmanager
 def interruptible(trainer: Any) -> Iterator[Interruption]:
-    """In the main thread, if the program has left Ctrl-C to Python: else nothing is watched. Raises KeyboardInterrupt in
-    place of any other exception if Ctrl-C came."""
+    """Watches for Ctrl-C in the main thread if the program has left Ctrl-C to Python; else does nothing. If Ctrl-C
+    came, raises KeyboardInterrupt instead of any other exception."""
     global _present
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and _present:  # within a callback of a fit

@@ -1,7 +1,7 @@
 """Finds and loads the shared library, and calls it.
 
-The library is loaded by ctypes: it is part of Python, needs no compiler, and lets other Python threads run while a
-call lasts (CDLL releases the interpreter's lock).
+ctypes loads the library: it is part of Python, needs no compiler, and lets other Python threads run during a call (CDLL
+releases the interpreter's lock).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from . import _abi as abi
 from . import errors
 
-#: The library's releases that this package knows the layouts of: MAJOR.MINOR.
+#: The library's releases whose layouts this package knows: MAJOR.MINOR.
 SUPPORTED = "0.1"
 log = logging.getLogger("clique_opencl")
 
@@ -155,10 +155,11 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
 
 
 def candidates() -> list[pathlib.Path | str]:
-    """If CLIQUE_LIBRARY is set, its file; else the file beside the package, as a wheel has it; then the system's."""
+    """The file of CLIQUE_LIBRARY if that is set; else the file beside the package, as in a wheel; then the system's
+    library."""
     named = os.environ.get("CLIQUE_LIBRARY")
     if named:
-        return [pathlib.Path(named).absolute()]  # it looks for its engines beside itself
+        return [pathlib.Path(named).absolute()]  # the library looks for its engines in its own folder
     beside = pathlib.Path(__file__).resolve().parent / "lib"
     return [*sorted(beside.glob("libclique.so*")), "libclique.so.0", "libclique.so"]
 
@@ -220,17 +221,18 @@ class _Library:
         return call
 
     def failure(self, status: int) -> errors.CliqueError:
-        """The exception of a status that the calling thread just got."""
+        """The exception for the status that the calling thread just got."""
         detail = (self.error_detail() or b"").decode(errors="replace")
         return errors.from_status(status, detail or (self.status_text(status) or b"").decode())
 
     def raw(self, name: str) -> Any:
-        """A function as it is: its status is what it returns."""
+        """A function without the check of its status: it returns the status."""
         return getattr(self, name).raw
 
 
-# The commands have PoCL compile a kernel once in place of twice; so has this package, if nobody said otherwise. That
-# holds for the whole process and for programs that it starts, as the guide tells.
+# The commands set this variable so that PoCL compiles a kernel once instead of twice. This package does the same,
+# unless the user has set it. The setting holds for the whole process and for programs that it starts, as the guide
+# says.
 os.environ.setdefault("POCL_WORK_GROUP_SPECIALIZATION", "0")
 library = _Library()
 
@@ -249,7 +251,7 @@ def set_log_level(level: int = logging.WARNING) -> None:
 
 
 set_log_level()
-# The interpreter ends while threads of the library may still have something to report.
+# When the interpreter ends, threads of the library may still have something to report.
 atexit.register(library.log_set_sink, abi.LOG_SINK(), None, 0)
 
 

@@ -73,7 +73,7 @@ def device_ids() -> list[int]:
 
 
 def device_name(device: int) -> str:
-    """Of a device."""
+    """A device's name."""
     text = c.create_string_buffer(1024)
     _check(_opencl().clGetDeviceInfo(device, _DEVICE_NAME, c.sizeof(text), text, None), "clGetDeviceInfo")
     return text.value.decode(errors="replace")
@@ -118,7 +118,7 @@ class Queue:
         return self._parts[part]
 
     def write(self, memory: Any, offset: int, array: Any) -> None:
-        """An array's bytes into a buffer; returns when they are there."""
+        """Writes an array's bytes into a buffer. Returns when they are there."""
         if array.nbytes:
             _check(
                 self._cl.clEnqueueWriteBuffer(
@@ -128,7 +128,7 @@ class Queue:
             )
 
     def read(self, memory: Any, offset: int, array: Any) -> None:
-        """A buffer's bytes into an array."""
+        """Reads a buffer's bytes into an array."""
         if array.nbytes:
             _check(
                 self._cl.clEnqueueReadBuffer(
@@ -138,7 +138,7 @@ class Queue:
             )
 
     def release(self) -> None:
-        """May be called twice."""
+        """Releases the queue and the context. May be called twice."""
         if self.queue:
             self._cl.clReleaseCommandQueue(self.queue)
         if self.context:

@@ -30,9 +30,10 @@ Logs = Mapping[str, float]
 
 
 class Callback:
-    """A program's own callback: a subclass overrides the hooks that it wants. `model` is the model that trains; its
-    weights and learning rate may be read and set, ``model.stop_training = True`` ends the fit behind the present epoch
-    or step. `params` has epochs, steps and verbose. What a hook raises ends the fit, and `fit` raises it."""
+    """A program's own callback: a subclass overrides the hooks that it wants. `model` is the model that trains. Hooks
+    may read and set its weights and learning rate. ``model.stop_training = True`` ends the fit after the present epoch
+    or step. `params` has epochs, steps and verbose. If a hook raises an exception, the fit ends, and `fit` raises
+    it."""
 
     model: Model
     params: dict[str, Any]
@@ -62,7 +63,7 @@ class Callback:
         self.params = params
 
     def _wants_steps(self) -> bool:
-        """Whether the class, or the object, has a hook of its own for steps."""
+        """Whether the class, or the object, overrides the hook for steps."""
         return getattr(self.on_train_batch_end, "__func__", None) is not Callback.on_train_batch_end
 
     def _check(self) -> None:
@@ -180,7 +181,7 @@ class EarlyStopping(_Native):
 
     @property
     def stopped(self) -> bool:
-        """Whether it ended the last fit."""
+        """Whether this callback ended the last fit."""
         return bool(self._result().stopped)
 
     @property

@@ -16,11 +16,11 @@ from ._library import encode, library
 
 Arrays = Any  #: an array, a sequence of arrays, or a mapping of names to arrays
 _ALL = c.c_size_t(-1).value  # shuffles the whole set
-_EXACT = 1 << 24  # float32 has all whole numbers up to here
+_EXACT = 1 << 24  # float32 represents all whole numbers up to here
 
 
 def arrays_of(given: Arrays, names: Sequence[str] | None, what: str) -> list[np.ndarray]:
-    """The arrays in their order. names: of a mapping's keys."""
+    """The arrays in their order. names: the order of a mapping's keys."""
     if isinstance(given, Mapping):
         if names is None:
             raise errors.ArgumentError(f"{what}: this model's names are not known: give a list in the model's order")
@@ -39,7 +39,7 @@ def arrays_of(given: Arrays, names: Sequence[str] | None, what: str) -> list[np.
 
 
 def _values(array: np.ndarray, what: str) -> np.ndarray:
-    """As float32, in C's order: whole numbers only if float32 has them exactly."""
+    """The array as float32, in C order. Whole numbers are accepted only if float32 represents them exactly."""
     if array.dtype.kind not in "fiub":
         raise errors.ArgumentError(f"{what}: expected numbers, not {array.dtype}")
     if array.dtype.kind in "iu" and array.dtype.itemsize > 2 and array.size:
@@ -74,7 +74,8 @@ class Dataset(Handle):
     """
 
     labelled: bool  #: whether samples have labels: without, a dataset is for prediction alone
-    _stages: tuple[int, bool, bool] | None = None  # batch, shuffled, without a smaller last batch; None: none were set
+    # Batch, shuffled, whether a smaller last batch is dropped; None: not set yet.
+    _stages: tuple[int, bool, bool] | None = None
 
     def __init__(self, x: Arrays, y: Arrays | None = None, sample_weight: Any = None) -> None:
         inputs = arrays_of(x, None, "x")
@@ -87,7 +88,7 @@ class Dataset(Handle):
     def _of_values(
         cls, inputs: Sequence[np.ndarray], labels: Sequence[np.ndarray] | None, sample_weight: Any
     ) -> Dataset:
-        """As Keras takes arrays: all become float32."""
+        """Takes arrays as Keras does: all become float32."""
         made = cls.__new__(cls)
         made._make([_values(one, "x") for one in inputs], labels, sample_weight)
         return made
@@ -117,7 +118,7 @@ class Dataset(Handle):
                 )
             if array.size == 0:
                 raise errors.ArgumentError(f"{what}: a sample has no value in an array {array.shape}")
-        # Labels are copied, but of none a byte of each is looked at where there are none: zeros serve.
+        # The library copies labels, and needs some for each sample. If there are none, it gets zeros.
         held = [_labels(one, "y") for one in labels] if labels else [(np.zeros(count, np.int32), abi.Dtype.I32)]
         kind = abi.Dtype.U8 if first.dtype == np.uint8 else abi.Dtype.F32
         inputs = [np.ascontiguousarray(one) for one in inputs]
@@ -149,7 +150,7 @@ class Dataset(Handle):
             library.dataset_set_weights(pointer, array.ctypes.data)
 
     def _cut(self, batch: int, shuffle: bool, seed: int, drop_remainder: bool = False) -> None:
-        """Starts over at the first batch of epoch 0."""
+        """Starts again at the first batch of epoch 0."""
         held = self.pointer
         library.dataset_shuffle(held, _ALL if shuffle else 0, seed)
         library.dataset_batch(held, batch, drop_remainder)
@@ -167,7 +168,7 @@ class Dataset(Handle):
 
     @property
     def sample_shape(self) -> tuple[int, ...]:
-        """Of one sample; of several inputs the number of all their values."""
+        """The shape of a sample; with several inputs, the number of all their values."""
         info = self._info()
         return tuple(info.shape[: info.rank])
 
@@ -182,7 +183,7 @@ class Dataset(Handle):
         return bool(self._info().weighted)
 
     def take(self, samples: int) -> Dataset:
-        """The first samples alone; returns the dataset."""
+        """Keeps only the first samples; returns the dataset."""
         library.dataset_take(self.pointer, samples)
         return self
 

@@ -93,13 +93,13 @@ class System(Handle):
         self._own(pointer)
 
     def _own(self, pointer: c.c_void_p) -> None:
-        # Testing and selecting are one thread's at a time, while nobody reads (clique/device.h).
+        # Only one thread at a time may test or select devices, and nobody may read them meanwhile (clique/device.h).
         self.use = threading.RLock()
         super().__init__(pointer, library.system_close)
 
     @classmethod
     def _of(cls, settings: Handle) -> System:
-        """With the settings of a system."""
+        """A system with the given settings."""
         pointer = c.c_void_p()
         library.settings_open_system(settings.pointer, c.byref(pointer))
         made = cls.__new__(cls)
@@ -134,7 +134,7 @@ class Selection:
 
     def __init__(self, system: System, spec: str | int | Device | Iterable[int | Device] | None) -> None:
         self.system = system
-        self._held = system.pointer  # the devices are the system's, also if its handle is closed
+        self._held = system.pointer  # the system owns the devices, and must live even if its handle is closed
         self.spec = _spec_text(spec)
         self._devices = abi.clq_devices()
         with system.use:
@@ -145,7 +145,7 @@ class Selection:
 
     @property
     def choices(self) -> Sequence[tuple[int, int, int]]:
-        """Of each replica: the device's index, which part of it, and into how many parts it is divided."""
+        """For each replica: the device's index, the part of the device, and the number of parts."""
         items = self._devices.items[: self._devices.count]
         return [(item.index, item.part, max(item.parts, 1)) for item in items]
 
@@ -157,7 +157,8 @@ class Selection:
 
 
 def _warn_of_tensorflow() -> None:
-    """PoCL brings LLVM, and so does TensorFlow. Symbols that C++ has once in a process are then of one of them."""
+    """PoCL and TensorFlow both contain LLVM. C++ symbols that are unique in a process then come from only one of
+    them."""
     if sys.modules.get("tensorflow") is not None:
         warnings.warn(
             "TensorFlow is loaded: PoCL's devices do not work in its process, as both bring LLVM. For Keras by JAX or "

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 
 class CliqueError(Exception):
-    """What all exceptions of this package are. `status` is the number of the library's status; 0 if the failure is of
-    this package and not of the library."""
+    """The base class of this package's exceptions. `status` is the number of the library's status, or 0 if this package
+    failed and not the library."""
 
     status: int = 0
 
@@ -47,7 +47,7 @@ class MismatchError(CliqueError, ValueError):
 
 
 class UnsupportedError(CliqueError, NotImplementedError):
-    """The library does not compute this, and computes nothing else in its place."""
+    """The library does not compute this, and does not replace it by something else."""
 
 
 class NoDeviceError(CliqueError, RuntimeError):
@@ -98,7 +98,7 @@ class LibraryError(CliqueError, ImportError):
     """The shared library was not found, or is not of this package's version."""
 
 
-#: By the name of the status in clique/status.h.
+#: The exceptions by the name of their status in clique/status.h.
 BY_NAME: dict[str, type[CliqueError]] = {
     "ARGUMENT": ArgumentError,
     "MEMORY": MemoryFullError,

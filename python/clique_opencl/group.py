@@ -67,7 +67,7 @@ class Group(Handle):
             deadline_s=float(deadline),
         )
         self._lock = threading.RLock()
-        self._memory: list[tuple[Any, int]] = []  # of each rank, and how many bytes it has
+        self._memory: list[tuple[Any, int]] = []  # for each rank, the memory and its number of bytes
         self._queues = _queues(selection)
         ranks = (abi.clq_rank * len(self._queues))(
             *(abi.clq_rank(one.context, one.device, one.queue) for one in self._queues)
@@ -93,7 +93,7 @@ class Group(Handle):
     # ---- memory ----
 
     def _slices(self, bytes_of_rank: int) -> Any:
-        """Memory of each rank, of which a group keeps what it had."""
+        """Memory for each rank. The group reuses its earlier memory if that is large enough."""
         if not self._memory or self._memory[0][1] < bytes_of_rank:
             before, self._memory = self._memory, []
             for memory, _ in before:
@@ -127,8 +127,8 @@ class Group(Handle):
     def _run(
         self, arrays: Sequence[np.ndarray | None], result_elements: int, dtype: np.dtype, call: Any
     ) -> list[np.ndarray]:
-        """Arrays at the begin of each rank's memory, results behind them. call: (in, out)."""
-        held = self.pointer  # and so its queues
+        """Runs a collective. Arrays are at the start of each rank's memory, results after them. call: (in, out)."""
+        held = self.pointer  # holds the group, and so its queues
         size = max((one.nbytes for one in arrays if one is not None), default=0)
         at = -(-size // 64) * 64
         memory = self._slices(at + result_elements * dtype.itemsize)
@@ -176,7 +176,8 @@ class Group(Handle):
             return results[root].reshape(first.shape)
 
     def reduce_scatter(self, arrays: Sequence[Any], op: str = "sum") -> list[np.ndarray]:
-        """Each rank gets its part of the reduction, cut along the first axis, whose length the ranks divide."""
+        """Each rank gets its part of the reduction, cut along the first axis. The number of ranks must divide this
+        axis's length."""
         with self._lock:
             given, dtype = self._arrays(arrays)
             first, code = given[0], _word(abi.Redop, op, "op")
@@ -192,7 +193,7 @@ class Group(Handle):
             return [one.reshape(len(first) // len(self), *first.shape[1:]) for one in results]
 
     def all_gather(self, arrays: Sequence[Any]) -> list[np.ndarray]:
-        """Each rank gets all arrays, one behind the other along the first axis."""
+        """Each rank gets all arrays, concatenated along the first axis."""
         with self._lock:
             given, dtype = self._arrays(arrays)
             first = given[0]
@@ -250,12 +251,12 @@ class Group(Handle):
                 _libc_free(text)
 
     def close(self) -> None:
-        """Gives back the devices' memory. Waits for the call that is under way in another thread."""
+        """Frees the devices' memory. Waits for a call that is running in another thread."""
         with self._lock:
             super().close()
 
     def abort(self) -> None:
-        """Ends all calls under way and to come. From any thread."""
+        """Ends all running and later calls. May be called from any thread."""
         library.group_abort(self.pointer)
 
     def _rank(self, rank: int, what: str) -> int:

@@ -14,7 +14,7 @@ class History:
     params: dict[str, Any] = dataclasses.field(default_factory=dict)
     epoch: list[int] = dataclasses.field(default_factory=list)
     history: dict[str, list[float]] = dataclasses.field(default_factory=dict)
-    #: Seconds of each epoch, its validation left out; and of these the seconds that devices waited for data.
+    #: Seconds of each epoch, without its validation; and the part of these that devices waited for data.
     seconds: list[float] = dataclasses.field(default_factory=list)
     input_seconds: list[float] = dataclasses.field(default_factory=list)
 

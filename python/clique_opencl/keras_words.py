@@ -1,7 +1,7 @@
-"""Keras's objects in the library's words: optimizers, schedules, losses; and whose variables are whose.
+"""Translates Keras's objects into the library's words: optimizers, schedules, losses; and matches variables.
 
-Nothing here imports Keras: objects are looked at by their class names and get_config(). What the library would compute
-otherwise is refused.
+Nothing here imports Keras: the functions look at objects' class names and get_config(). They refuse what the library
+would compute differently.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _KEYS = {
     "weight_decay": "weight_decay",
 }
 _OPTIMIZERS = ("SGD", "Adam", "Adagrad", "AdamW", "Adamax", "Nadam", "RMSprop", "Adadelta", "Lion", "Lamb")
-#: Members of a config that have no effect on updates, or none with the value that is given.
+#: Members of a config that have no effect on updates, or no effect with the given value.
 _OPTIMIZER_NEUTRAL = {
     "use_ema": (False,),
     "loss_scale_factor": (None,),
@@ -84,8 +84,8 @@ def optimizer_settings(given: Any) -> dict[str, Any]:
         ):
             hint = _OPTIMIZER_HINT.get(key, "the library has no such hyper-parameter")
             raise errors.UnsupportedError(f"optimizer {name}: {key}={value!r} is not supported: {hint}")
-    # Keras decays all variables but those that were named by hand, which its config does not tell. (What it has found
-    # out of each variable, in a cache, says nothing: an update fills that in any case.)
+    # Keras applies weight decay to all variables except those that the program named, which the config does not
+    # contain. (Keras's cache of its decision for each variable says nothing, since every update fills it.)
     if any(getattr(given, "_exclude_from_weight_decay" + kind, None) for kind in ("", "_pattern")):
         raise errors.UnsupportedError(
             f"optimizer {name}: exclude_from_weight_decay is not read: compile(no_decay='bias,…') names these variables"
@@ -114,7 +114,7 @@ def _schedule(given: Mapping[str, Any]) -> tuple[str, Any]:
     elif name == "CosineDecay":
         rate, target = config.pop("initial_learning_rate"), config.pop("warmup_target", None)
         steps = config.pop("warmup_steps", 0)
-        if target is not None:  # it decays from there, without a warm-up too
+        if target is not None:  # decays from the target, even without a warm-up
             if steps:
                 config["warmup"], config["warmup_from"] = steps, rate
             rate = target
@@ -200,7 +200,7 @@ def loss_text(given: Any) -> str:
 
 # ---- a model's variables ----
 
-#: Members of layers of keras_hub that are layers of their own in the library.
+#: Members of keras_hub's layers that are separate layers in the library.
 _TABLES = ("class_token", "distillation_token", "position_embedding", "rel_embedding", "probe")
 
 
@@ -211,7 +211,7 @@ def _own_name(layer: Any, variable: Any) -> str:
 
 
 def _inner_name(layer: Any, inner: Any) -> str:
-    """Layers of keras_hub leave layers without a name: then the member's is the library's."""
+    """If a layer of keras_hub left an inner layer without a name, the library uses the member's name."""
     plain = inner.name.rstrip("_0123456789").replace("_", "")
     if not type(layer).__module__.startswith("keras_hub") or plain != type(inner).__name__.lower():
         return inner.name
@@ -244,8 +244,8 @@ def _within(layer: Any, name: str, found: dict[str, Any]) -> None:
 
 
 def variables_of(model: Any) -> dict[str, Any]:
-    """The variables of a model of Keras by the library's names: LAYER/VARIABLE, with a dot between a model or layer
-    and what is within it."""
+    """The variables of a Keras model by the library's names: LAYER/VARIABLE. A dot separates a model or layer from what
+    is in it."""
     found: dict[str, Any] = {}
     for layer in model.layers:
         _within(layer, layer.name, found)
@@ -257,7 +257,7 @@ def _is_of_random_numbers(variable: Any) -> bool:
 
 
 def match(model: Any, names: list[str], shapes: list[tuple[int, ...]]) -> list[Any]:
-    """The variable of each name. Errors: MismatchError, if one is missing, has another shape, or is too many."""
+    """The variable for each name. Errors: MismatchError, if one is missing, has another shape, or is extra."""
     found = variables_of(model)
     matched = []
     for name, shape in zip(names, shapes):

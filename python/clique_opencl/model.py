@@ -30,7 +30,7 @@ from .history import History
 from .settings import Settings, Use, describe, find, text_of
 
 _BATCH = 32  # Keras's
-_BY_DATA = frozenset(("sample_dtype", "sample_weights", "inference_only"))  # settings that the data make
+_BY_DATA = frozenset(("sample_dtype", "sample_weights", "inference_only"))  # settings that depend on the data
 
 
 def _shape(shape: abi.clq_shape) -> tuple[int, ...]:
@@ -59,9 +59,9 @@ class _Trainer(Handle):
         self.weighted = bool(config.sample_weights)
         self.inference = bool(config.inference_only)
         self.class_weight: str | None = None
-        self.stopped = False  # by Ctrl-C, perhaps behind its last work: then it stops at its next
-        self.version = -1  # of the model's weights that it has
-        self.rate: float | None = None  # that a program set
+        self.stopped = False  # by Ctrl-C, perhaps after the end of its last work: then its next work would stop
+        self.version = -1  # version of the model's weights that the trainer has
+        self.rate: float | None = None  # the learning rate that a program set
         self.accumulate = max(config.strategy_options.accumulate, 1)
 
     def serves(self, is_bytes: bool, batch: int, weighted: bool) -> bool:
@@ -84,14 +84,14 @@ class Model(Handle):
         self._settings: Settings | None = None
         self._selection: Selection | None = None
         self._metrics_given = False
-        self._class_weights: str | None = None  # what compile was given
+        self._class_weights: str | None = None  # the class weights of compile
         self._updated = False  # whether the trainer made updates since it was made or compiled
-        self._lost = False  # with a device that failed in a fit; nothing else has had the weights since
-        self._epochs = 0  # of the data, that the next fit begins behind: each has its order
+        self._lost = False  # lost with a device that failed in a fit; no other trainer has had the weights since
+        self._epochs = 0  # number of the data's epochs before the next fit: each epoch has its own order
         self._fit: Fit | None = None
-        self._rate: float | None = None  # that a program set, and no trainer has yet
-        self._was_on_devices = False  # then layers may be frozen no more
-        self._keras_ready = True  # to be saved as .keras, if it ever can
+        self._rate: float | None = None  # the rate that a program set and no trainer has yet
+        self._was_on_devices = False  # after that, layers may no longer be frozen
+        self._keras_ready = True  # prepared to be saved as .keras, if the model supports that
         self._infos = self._read_variables()
 
     # ---- making one ----
@@ -108,9 +108,9 @@ class Model(Handle):
         return made
 
     def _prepare_keras(self) -> None:
-        """Of a model that was made by name: behind `freeze`, and before its first trainer."""
+        """Prepares a model that was made by name: after `freeze`, and before its first trainer."""
         if not self._keras_ready:
-            with contextlib.suppress(errors.UnsupportedError):  # then saving as .keras says so
+            with contextlib.suppress(errors.UnsupportedError):  # then saving as .keras reports it
                 library.model_prepare_keras(self.pointer)
             self._keras_ready = True
 
@@ -190,29 +190,29 @@ class Model(Handle):
 
     @property
     def name(self) -> str:
-        """Of the model."""
+        """The model's name."""
         return library.model_name(self.pointer).decode()
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """Of a sample, without the batch."""
+        """The shape of a sample, without the batch."""
         return _shape(library.model_input_shape(self.pointer))
 
     @property
     def output_names(self) -> list[str]:
-        """Of the outputs: the names of the layers that make them."""
+        """The names of the layers that make the outputs."""
         count = library.model_output_count(self.pointer)
         return [library.model_output_name(self.pointer, i).decode() for i in range(count)]
 
     @property
     def output_shapes(self) -> list[tuple[int, ...]]:
-        """Of the outputs, without the batch."""
+        """The shapes of the outputs, without the batch."""
         count = library.model_output_count(self.pointer)
         return [_shape(library.model_output_shape(self.pointer, i)) for i in range(count)]
 
     @property
     def weight_names(self) -> list[str]:
-        """Of all variables, as "conv2d/kernel", in the order of `get_weights`."""
+        """The names of all variables, such as "conv2d/kernel", in the order of `get_weights`."""
         return [name for name, _, _ in self._infos]
 
     @property
@@ -222,7 +222,7 @@ class Model(Handle):
 
     @property
     def trainable_names(self) -> list[str]:
-        """Of the variables that have a gradient."""
+        """The names of the variables that have a gradient."""
         return [name for name, _, trainable in self._infos if trainable]
 
     def count_params(self) -> int:
@@ -230,8 +230,8 @@ class Model(Handle):
         return library.model_parameter_count(self.pointer)
 
     def freeze(self, names: str) -> Model:
-        """Layers that are not trained: names with commas between, * for any characters. Before the model is on devices;
-        returns the model."""
+        """Excludes layers from training: names separated by commas, * for any characters. Call it before the model is
+        on devices; returns the model."""
         with self._lock:
             if self._was_on_devices:
                 raise errors.StateError("freeze: the model is on devices already: freeze layers before anything else")
@@ -240,7 +240,7 @@ class Model(Handle):
         return self
 
     def _input_names(self) -> list[str] | None:
-        """In the order of the model's inputs; a dictionary's are sorted."""
+        """The names in the order of the model's inputs. A dictionary's names are sorted."""
         try:
             inputs = json.loads(self._keras_text or "")["config"]["input_layers"]
         except (ValueError, KeyError, TypeError):
@@ -343,7 +343,7 @@ class Model(Handle):
             raise errors.ArgumentError(f"{what}: expected one for each of the {len(names)} outputs, not {len(given)}")
         if len(names) == 1:
             return text(given[0])
-        # An output whose metrics are left out has none, where the library's default would be accuracy.
+        # An output without metrics has none; the library's default would be accuracy.
         return {name: text(one) for name, one in zip(names, given) if one is not None or what == "metrics"}
 
     # ---- trainers ----
@@ -371,13 +371,14 @@ class Model(Handle):
         return values
 
     def _advance(self) -> None:
-        """The trainer has made updates: whoever else has weights has older ones."""
+        """Records that the trainer made updates: all other trainers now have older weights."""
         assert self._trainer
         self._version += 1
         self._trainer.version = self._version
 
     def _give_weights(self, trainer: _Trainer, lost_too: bool = False) -> None:
-        """To a trainer that has others. lost_too: a trainer that will get weights otherwise may be without."""
+        """Gives the weights to a trainer that has others. lost_too: allows lost weights, since the trainer will get
+        weights otherwise."""
         if trainer.version == self._version:
             return
         if self._lost and not lost_too:
@@ -403,7 +404,7 @@ class Model(Handle):
         settings, selection = self._settings, self._selection
         if settings is None:
             settings = Settings()
-            settings.set("loss", "mean_squared_error")  # none is computed, and this one fits every output
+            settings.set("loss", "mean_squared_error")  # no loss is computed, and this one fits every output
             settings.set("metrics", "none")
         if selection is None:
             selection = self._selection = System.default().select()
@@ -445,7 +446,7 @@ class Model(Handle):
         return new
 
     def _to_read(self, is_bytes: bool, batch: int, weighted: bool, lost_too: bool = False) -> _Trainer:
-        """For evaluation and prediction, whose results do not depend on the batch."""
+        """A trainer for evaluation and prediction, whose results do not depend on the batch."""
         for one in (self._trainer, self._reader):
             if one and one.serves(is_bytes, 1, weighted):
                 self._give_weights(one)
@@ -458,13 +459,13 @@ class Model(Handle):
         return trainer
 
     def _any(self) -> _Trainer:
-        """One that has the weights."""
+        """A trainer that has the weights."""
         return self._holder() or self._to_read(False, _BATCH, False)
 
     # ---- fit, evaluate, predict ----
 
     def _dataset(self, x: Any, y: Any, weights: Any, what: str) -> tuple[Dataset, bool]:
-        """And whether it is to be closed."""
+        """The dataset, and whether the caller must close it."""
         if isinstance(x, Dataset):
             if y is not None or weights is not None:
                 raise errors.ArgumentError(f"{what}: a Dataset has its labels and weights: leave y and weights out")
@@ -474,15 +475,15 @@ class Model(Handle):
         return Dataset._of_values(inputs, labels, weights), True
 
     def _with_labels(self, x: Any, y: Any, weights: Any, what: str) -> tuple[Dataset, bool]:
-        """Likewise, for losses."""
+        """Like _dataset, for calls that compute losses."""
         data, owned = self._dataset(x, y, weights, what)
         if not data.labelled:
             raise errors.ArgumentError(f"{what}: the samples have no labels: give y, or a Dataset with labels")
         return data, owned
 
     def _is_walked(self, data: Dataset) -> bool:
-        """Whether the present fit goes over it: its stages are the fit's. (An evaluation or a prediction comes back to
-        where the fit was.)"""
+        """Whether the present fit walks over the data, so that their batches are the fit's. (An evaluation or a
+        prediction returns to the fit's position afterwards.)"""
         return bool(self._fit and any(data is one for one in (self._fit.data, self._fit.validation)))
 
     def _need_compiled(self, what: str) -> None:
@@ -521,12 +522,13 @@ class Model(Handle):
         """Trains, as Keras's fit with the same arguments. x, y: arrays, or lists or mappings of them, or a `Dataset`
         as x. Arrays become float32 and are taken as they are, bytes too; a Dataset of bytes goes by docs/data.md.
 
-        epochs: None is 1, or as many as `steps` needs. steps: end after so many updates. checkpoint: a folder, from
-        which ``resume=True`` goes on bit for bit, in this process or another; checkpoint_every: updates between two; keep: how many stay.
-        early_stopping, reduce_lr, save_best, monitor, csv: as the options of the command. initial_epoch: the number of
-        the first epoch for the History and for callbacks in Python; the library's own count from 0. validation_freq: a whole
-        number; the validation comes after each epoch whose number, counted from 1, is a multiple of it. Keras's steps_per_epoch and
-        validation_steps are not there: `Dataset.take` shortens an epoch.
+        epochs: None is 1, or as many as `steps` needs. steps: end after this number of updates. checkpoint: a folder,
+        from which ``resume=True`` goes on bit for bit, in this process or another; checkpoint_every: updates between
+        two; keep: how many stay. early_stopping, reduce_lr, save_best, monitor, csv: as the options of the command.
+        initial_epoch: the number of the first epoch for the History and for callbacks in Python; the library's own
+        count from 0. validation_freq: a whole number; the validation comes after each epoch whose number, counted from
+        1, is a multiple of it. Keras's steps_per_epoch and validation_steps are not there: `Dataset.take` shortens an
+        epoch.
 
         Ctrl-C ends the training with a checkpoint, if there is a folder, and raises KeyboardInterrupt, as it does in
         `evaluate` and `predict`; the weights are those of the last update. That holds in the main thread of a program
@@ -542,7 +544,7 @@ class Model(Handle):
         if not 1 <= validation_freq <= 10**9:
             raise errors.ArgumentError("fit: validation_freq: expected a whole number from 1 to 1000000000")
         has_validation = bool(validation_split) or validation_data is not None
-        if has_validation and initial_epoch % validation_freq:  # the library's epochs count from 0
+        if has_validation and initial_epoch % validation_freq:  # the library counts epochs from 0
             raise errors.ArgumentError(
                 f"fit: initial_epoch={initial_epoch} must be a multiple of validation_freq={validation_freq}"
             )
@@ -568,7 +570,8 @@ class Model(Handle):
                     raise errors.ArgumentError("fit: samples and validation data are to be of one type")
                 validation._cut(validation_batch_size or batch, False, 0)
                 largest = max(batch, validation_batch_size or batch)
-            # Fits of one model go on with further orders of one seed, which a checkpoint's fit can repeat.
+            # Successive fits of one model use successive orders of one seed, so that a fit from a checkpoint can repeat
+            # them.
             data._cut(batch, shuffle, self._seed % 2**64, drop_remainder)
             library.dataset_seek(data.pointer, self._epochs, 0)
             weighted = data.weighted or bool(validation and validation.weighted)
@@ -591,7 +594,7 @@ class Model(Handle):
                 if resume and checkpoints.restore(trainer, data):
                     self._version += 1
                     trainer.version, trainer.rate, self._lost = self._version, None, False
-            self._give_weights(trainer)  # if it went on from nothing
+            self._give_weights(trainer)  # if there was no checkpoint to resume from
             fit = Fit(self, trainer, data, validation, all_callbacks, verbose, validation_freq)
             self._fit = fit
             before = self._version
@@ -609,8 +612,8 @@ class Model(Handle):
             return fit.history
 
     def _lose(self, trainer: _Trainer, before: int) -> None:
-        """A trainer has failed for good, and its weights with it. Those before the fit are left if a reader has them;
-        later ones that it may have are of no known update."""
+        """Handles a trainer that has failed for good, and lost its weights. The weights from before the fit remain if a
+        reader has them. A reader's later weights would belong to an unknown update."""
         self._trainer = None
         trainer.close()
         if self._reader and self._reader.version == before:
@@ -670,7 +673,7 @@ class Model(Handle):
         return list(logs.values()) if len(logs) > 1 else logs["loss"]
 
     def _need_order(self, data: Dataset, what: str, shuffled_too: bool) -> None:
-        """Of the data of the present fit."""
+        """Checks that the present fit walks over the data in order and completely."""
         assert data._stages
         batch, shuffled, drops = data._stages
         if (shuffled and not shuffled_too) or (drops and len(data) % batch):
@@ -701,7 +704,7 @@ class Model(Handle):
 
     @property
     def stop_training(self) -> bool:
-        """Set to True by a callback: the fit ends behind the present step or epoch."""
+        """Set to True by a callback: the fit ends after the present step or epoch."""
         return bool(self._fit and self._fit.stopping)
 
     @stop_training.setter
@@ -783,7 +786,7 @@ class Model(Handle):
             library.trainer_save(trainer.pointer, encode(path))
 
     def load_weights(self, path: str | os.PathLike[str]) -> None:
-        """What `save_weights` or Keras wrote. Nothing changes if it fails."""
+        """Loads a file that `save_weights` or Keras wrote. Nothing changes if it fails."""
         with self._lock:
             trainer = self._trainer or self._reader or self._to_read(False, _BATCH, False, lost_too=True)
             library.trainer_load(trainer.pointer, encode(path))
@@ -802,7 +805,7 @@ class Model(Handle):
             self._trainer.version = self._version
 
     def replicas(self) -> list[tuple[Device, int]]:
-        """Of each replica of the training its device, and how many samples of a full batch it takes."""
+        """For each replica of the training, its device, and how many samples of a full batch it takes."""
         with self._lock:
             trainer = self._trainer or self._any()
             found = []
@@ -839,7 +842,7 @@ class Checkpoints(Handle):
         super().__init__(pointer, library.checkpoints_close)
 
     def restore(self, trainer: Handle, data: Dataset | None) -> int:
-        """The update that the checkpoint was taken behind; 0: there is none."""
+        """The update after which the checkpoint was taken; 0 if there is none."""
         step = c.c_uint64()
         library.checkpoints_restore(
             self.pointer, trainer.pointer, data.pointer if data else None, c.byref(step)
@@ -847,7 +850,7 @@ class Checkpoints(Handle):
         return step.value
 
     def continues_at(self) -> tuple[int, int] | None:
-        """The epoch, and the batch in it, in which the next fit goes on; None: it begins one."""
+        """The epoch, and the batch in it, at which the next fit resumes; None if it begins an epoch."""
         epoch, batch = c.c_uint64(), c.c_uint64()
         if not library.checkpoints_continue_at(self.pointer, c.byref(epoch), c.byref(batch)):
             return None
@@ -872,7 +875,7 @@ def _interruptibly(trainer: _Trainer, function: str, *arguments: Any) -> None:
 
 
 def _carry_over(old: _Trainer, new: _Trainer) -> None:
-    """Weights, and what the optimizer kept."""
+    """Copies weights and optimizer state."""
     with tempfile.TemporaryDirectory(prefix="clique-") as folder:
         with Checkpoints(folder) as written:
             library.checkpoints_save(written.pointer, old.pointer, None)
@@ -882,7 +885,7 @@ def _carry_over(old: _Trainer, new: _Trainer) -> None:
 
 
 class _Copy:
-    """A file as it is now, for later."""
+    """A copy of a file in its present state, for later."""
 
     def __init__(self, path: str) -> None:
         self._folder = tempfile.mkdtemp(prefix="clique-")
@@ -908,7 +911,7 @@ def _shape_struct(shape: Sequence[int]) -> abi.clq_shape:
 
 
 def _sizes(given: Any) -> tuple[Any, Any]:
-    """And what it points to."""
+    """The struct, and the array that it points to."""
     if given is None:
         return None, None
     if isinstance(given, int):

@@ -19,7 +19,7 @@ from ._library import encode, library
 
 
 class Use(enum.IntFlag):
-    """What looks at a setting."""
+    """What uses a setting."""
 
     SYSTEM = 1  #: opening the devices: `Model.compile`
     TRAINER = 2  #: `Model.compile`
@@ -46,7 +46,7 @@ class Setting:
 
     @property
     def keyword(self) -> str:
-        """As a keyword of `Model.compile` or `Model.fit`."""
+        """The setting's name as a keyword of `Model.compile` or `Model.fit`."""
         return self.key.replace("-", "_")
 
     def __str__(self) -> str:
@@ -101,7 +101,7 @@ def text_of(value: Any) -> str | None:
         return value
     if isinstance(value, bool):
         return str(int(value))
-    if isinstance(value, (int, float)):  # NumPy's float64 is a float, too, whose repr has its type
+    if isinstance(value, (int, float)):  # NumPy's float64 is a float, too, but its repr contains its type
         return repr(float(value) if isinstance(value, float) else int(value))
     if isinstance(value, Mapping):
         return ",".join(f"{key}={text_of(one)}" for key, one in value.items())
@@ -142,7 +142,7 @@ class Settings(Handle):
             self.set(keyword, value)
 
     def trainer_config(self, model: Any, devices: int) -> abi.clq_trainer_config:
-        """What the library makes a trainer of. It points to the settings, which have to live meanwhile."""
+        """The config from which the library makes a trainer. It points to the settings, which must live as long."""
         config = abi.clq_trainer_config()
         library.settings_trainer_config_sized(self.pointer, model, devices, c.byref(config), c.sizeof(config))
         return config

@@ -1,6 +1,6 @@
 """What limits a training: the analysis of ``clique why``.
 
-It is of the command and not of the library, so the command is run, and its JSON is what `why` gives.
+The analysis is part of the command and not of the library. So `why` runs the command, and returns its JSON.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .settings import find, text_of
 
 
 def command() -> str:
-    """The command ``clique``: of CLIQUE_COMMAND, of the folder bin beside the library's, or of PATH."""
+    """The command ``clique``: from CLIQUE_COMMAND, from the folder bin beside the library's, or from PATH."""
     named = os.environ.get("CLIQUE_COMMAND")
     beside = pathlib.Path(os.fspath(library.path)).resolve().parent.parent / "bin" / "clique"
     found = named or (str(beside) if beside.is_file() else shutil.which("clique"))
@@ -29,14 +29,14 @@ def command() -> str:
 
 
 def _values(keyword: str, value: Any) -> list[Any]:
-    """One value, or those of an option that may be given several times."""
+    """One value, or the values of an option that may be given several times."""
     try:
         several = find(keyword).type == "named"
-    except errors.ArgumentError:  # the command refuses it, or it is of the command alone
+    except errors.ArgumentError:  # the command refuses it, or only the command knows it
         several = False
     if several and isinstance(value, Mapping):
         return [f"{name}={text_of(one)}" for name, one in value.items()]
-    # Texts without a name in front are one value: of several the command takes the last.
+    # Texts without a name before them are one value: the command uses the last of several.
     several = several and isinstance(value, (list, tuple)) and all("=" in str(one).split(":", 1)[0] for one in value)
     return list(value) if several else [value]
 

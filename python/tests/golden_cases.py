@@ -1,4 +1,4 @@
-"""The traces of Keras in tests/golden, as arrays (tests/golden/README.md says what is in them)."""
+"""Keras's traces in tests/golden, as arrays (tests/golden/README.md describes them)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GOLDEN = SOURCE / "tests" / "golden"
 
 
 def read_safetensors(path: pathlib.Path) -> dict[str, np.ndarray]:
-    """Tensors by name: a length of eight bytes, a header in JSON, and values."""
+    """Tensors by name. The file has a length of eight bytes, a header in JSON, and the values."""
     data = path.read_bytes()
     length = int.from_bytes(data[:8], "little")
     header = json.loads(data[8 : 8 + length])
@@ -30,7 +30,7 @@ def read_safetensors(path: pathlib.Path) -> dict[str, np.ndarray]:
 
 
 class Case:
-    """A run of Keras."""
+    """A recorded run of Keras."""
 
     def __init__(self, name: str) -> None:
         self.folder = GOLDEN / name
@@ -59,19 +59,19 @@ class Case:
 
     @property
     def losses(self) -> Any:
-        """As compile takes them."""
+        """The losses in the form that compile takes."""
         outputs = self.trace.get("outputs")
         return {one["layer"]: one["loss_spec"] for one in outputs} if outputs else self.options["loss"]
 
     @property
     def loss_weights(self) -> dict[str, float] | None:
-        """Likewise."""
+        """The weights of the losses, in the form that compile takes."""
         outputs = self.trace.get("outputs")
         return {one["layer"]: one["loss_weight"] for one in outputs} if outputs else None
 
     @property
     def settings(self) -> dict[str, str]:
-        """Keywords of compile beside the optimizer's and the loss's."""
+        """Keywords of compile, except the optimizer's and the loss's."""
         taken = ("batch", "steps", "shuffle", "no_test", "loss", "metrics", "sample_weights", "class_weights")
         return {key: value for key, value in self.options.items() if key not in (*taken, "drop_remainder", "optimizer")}
 

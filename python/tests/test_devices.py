@@ -57,7 +57,7 @@ def test_closing_in_any_order():
     assert system.closed
     with pytest.raises(clique.StateError, match="this System is closed"):
         system.devices()
-    assert len(group.all_reduce([[1.0], [2.0]])) == 2  # it needs the system, which lives on
+    assert len(group.all_reduce([[1.0], [2.0]])) == 2  # the group needs the system, which therefore lives on
     del system, selection
     gc.collect()
     assert group.all_reduce([[1.0], [2.0]])[0][0] == 3.0
@@ -78,7 +78,7 @@ def test_a_selection_keeps_its_system():
 
 
 def test_who_uses_an_object_holds_it():
-    """Destroyed once, behind the last use, also if uses end within one another."""
+    """The object is destroyed once, after the last use, even if uses are nested."""
     destroyed = []
     handle = _handles.Handle(ctypes.c_void_p(7), destroyed.append)
     user = _handles.Handle(ctypes.c_void_p(8), lambda _: None, (handle,))
@@ -93,7 +93,7 @@ def test_who_uses_an_object_holds_it():
 
 
 def test_threads_select_in_turn():
-    """device.h: selecting is one thread's at a time."""
+    """device.h: one thread at a time may select devices."""
     system, inside, most = clique.System.default(), [0], [0]
     real = _library.library.devices_select
 

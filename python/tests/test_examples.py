@@ -1,4 +1,4 @@
-"""The example, and the code of the guide, run."""
+"""Runs the example and the code of the guide."""
 
 import os
 import re
@@ -24,7 +24,7 @@ def test_the_example(tmp_path):
 
 
 def test_the_guide(tmp_path):
-    """Blocks that need nothing but NumPy; that with Keras is run by tests/soak/keras_objects' like."""
+    """Runs the blocks that need only NumPy. tests/soak/keras_objects covers the block that needs Keras."""
     text = (SOURCE / "docs" / "guides" / "from-python.md").read_text()
     blocks = [one for one in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "keras" not in one]
     assert len(blocks) >= 3

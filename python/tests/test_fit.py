@@ -1,4 +1,4 @@
-"""Training: what fit returns, callbacks, interruptions, checkpoints, and what a new trainer takes along."""
+"""Training: fit's result, callbacks, interruptions, checkpoints, and the state that a new trainer takes over."""
 
 import gc
 import os
@@ -13,7 +13,7 @@ import clique_opencl as clique
 from golden_cases import Case
 
 RNG = np.random.default_rng(3)
-#: Steps as one launch take long to compile, and nothing here is about them.
+#: Steps as one launch take long to compile, and no test here needs them.
 QUICK = {"devices": "pocl:0", "disable_paths": "one launch"}
 
 
@@ -62,7 +62,7 @@ def test_history(model, x, y, capsys):
 
 
 def test_validations_are_left_out(model, x, y):
-    """As Keras's validation_freq: after epochs 2 and 4 of 5, counted from 1."""
+    """Like Keras's validation_freq: after epochs 2 and 4 of 5, counted from 1."""
     told = []
 
     class Tell(clique.callbacks.Callback):
@@ -87,7 +87,7 @@ def test_validations_are_left_out(model, x, y):
 
 
 def test_losses_are_what_they_say(model, x, y):
-    """Against NumPy: the mean of -log p, and weights of samples as Keras counts them."""
+    """Compared with NumPy: the mean of -log p, and sample weights as Keras counts them."""
     p = model.predict(x)[np.arange(96), y].astype(np.float64)
     assert model.evaluate(x, y)[0] == pytest.approx(-np.log(p).mean(), rel=1e-5)
     w = RNG.random(96)
@@ -102,7 +102,7 @@ def test_arrays_of_all_types(model):
     for kind in ("uint8", "int64", "float64", "float16"):
         np.testing.assert_array_equal(model.predict(whole.astype(kind)), expected)
     np.testing.assert_array_equal(model.predict(np.asfortranarray(whole)), expected)
-    bytes_ = clique.Dataset(whole.astype(np.uint8))  # divided by 255 on the device
+    bytes_ = clique.Dataset(whole.astype(np.uint8))  # the device divides by 255
     np.testing.assert_allclose(model.predict(bytes_), model.predict(whole / np.float32(255)), rtol=1e-5)
 
 
@@ -199,7 +199,7 @@ def test_what_a_callback_raises_ends_the_fit(model, x, y, hook):
     with pytest.raises(ZeroDivisionError, match=hook):
         model.fit(x, y, 32, 5, callbacks=[recorder, clique.LambdaCallback(**{hook: fail})], verbose=0)
     assert recorder.calls[-1] == "end"
-    assert len(model.fit(x, y, 32, 2, verbose=0).epoch) == 2  # the model goes on
+    assert len(model.fit(x, y, 32, 2, verbose=0).epoch) == 2  # the model can train again
 
 
 def test_stop_training(model, x, y):
@@ -224,15 +224,15 @@ def test_the_librarys_callbacks(model, x, y, tmp_path):
     assert [one for one in recorder.calls if "begins" in one[0]] == [("epoch begins", 0), ("epoch begins", 1)]
     assert stopping.best_epoch == 0 and stopping.best == pytest.approx(history.history["loss"][0])
     assert best.exists() and len(csv.read_text().splitlines()) == 3
-    assert model.learning_rate == pytest.approx(0.025)  # of the next update
+    assert model.learning_rate == pytest.approx(0.025)  # the rate of the next update
     model.fit(x, y, 32, 1, verbose=0)
     assert model.learning_rate == pytest.approx(0.025)
     model.learning_rate = 0.04
     model.fit(x, y, 32, 2, callbacks=clique.ReduceLROnPlateau("loss", patience=1, min_delta=10.0), verbose=0)
     model.fit(x, y, 32, 1, verbose=0)
-    assert model.learning_rate == pytest.approx(0.004)  # and not what was set before
+    assert model.learning_rate == pytest.approx(0.004)  # the rate that was set before does not count
     with pytest.raises(clique.ArgumentError):
-        model.fit(x, y, callbacks=clique.EarlyStopping("val_loss"), verbose=0)  # is not measured
+        model.fit(x, y, callbacks=clique.EarlyStopping("val_loss"), verbose=0)  # val_loss is not measured
     with pytest.raises(clique.ArgumentError, match="expected auto, min or max"):
         clique.EarlyStopping(mode="least")
     by_text = model.fit(x, y, 32, 9, early_stopping="monitor=loss,min_delta=10", verbose=0)
@@ -275,10 +275,10 @@ def test_learning_rates(model, x, y):
 
 
 def test_a_rate_goes_on(model, x, y):
-    """With another trainer, and behind ReduceLROnPlateau, the next fit has the rate that this one left."""
+    """The next fit continues with this fit's learning rate, with another trainer and after ReduceLROnPlateau."""
     halve = clique.LearningRateScheduler(lambda epoch, rate: rate / 2)
     model.fit(x, y, 32, 2, callbacks=halve, verbose=0)
-    model.fit(x, y, 64, 1, callbacks=halve, verbose=0)  # a larger batch: another trainer
+    model.fit(x, y, 64, 1, callbacks=halve, verbose=0)  # a larger batch needs another trainer
     assert model.learning_rate == pytest.approx(0.05 / 8)
     plateau = clique.ReduceLROnPlateau("loss", factor=0.1, patience=1, min_delta=10.0)
     model.learning_rate = 0.1
@@ -290,7 +290,7 @@ def test_a_rate_goes_on(model, x, y):
 
 
 def test_a_reader_follows_the_fit(model, x, y):
-    """While bytes are trained, floats are another trainer's: it gets the weights of each epoch."""
+    """While bytes are trained, another trainer predicts floats: it gets the weights of each epoch."""
     data = clique.Dataset((x * 255).astype(np.uint8), y)
     few, seen = x[:8], []
 
@@ -338,7 +338,7 @@ def test_keras_places(model, x, y):
 
 @pytest.mark.parametrize("work", ["evaluate", "predict"])
 def test_the_trained_data_in_callbacks(model, x, y, work):
-    """The fit's batches, and their order, are what they are without the callback."""
+    """The callback does not change the fit's batches, nor their order."""
     other = clique.Model.from_keras(model.to_json())
     other.set_weights(model.get_weights())
     other.compile("sgd:lr=0.05,momentum=0.9", "sparse_categorical_crossentropy", ["accuracy"], **QUICK)
@@ -358,7 +358,8 @@ def test_the_trained_data_in_callbacks(model, x, y, work):
 
 @pytest.mark.parametrize("fresh", [False, True])
 def test_a_cut_training_goes_on(case, x, y, tmp_path, fresh):
-    """In the middle of an epoch, behind another fit: bit for bit, and callbacks are told the epoch and batch."""
+    """A fit that was cut in the middle of an epoch, after another fit, resumes bit for bit. Callbacks get the right
+    epoch and batch."""
 
     def make():
         made = clique.Model.from_keras(case.model)
@@ -372,7 +373,7 @@ def test_a_cut_training_goes_on(case, x, y, tmp_path, fresh):
 
         def on_train_batch_end(self, batch, logs=None):
             self.steps += 1
-            if self.steps == 8:  # of 6 in an epoch
+            if self.steps == 8:  # an epoch has 6 steps
                 raise KeyboardInterrupt
 
     whole, cut = make(), make()
@@ -405,7 +406,7 @@ def test_what_a_callback_may_not(model, x, y):
 
 
 def test_what_a_callback_closes(model, x, y):
-    """Is destroyed behind the fit."""
+    """A closed object is destroyed after the fit."""
     data, best = clique.Dataset(x, y), clique.EarlyStopping("loss")
 
     def close(*_):
@@ -423,7 +424,7 @@ def test_ctrl_c_in_a_callbacks_work(model, x, y):
     few = (x[:8], y[:8])
     for work in (
         lambda: model.evaluate(*few),
-        lambda: model.evaluate(*few, sample_weight=np.ones(8)),  # of another trainer
+        lambda: model.evaluate(*few, sample_weight=np.ones(8)),  # needs another trainer
         lambda: time.sleep(30),
     ):
 
@@ -472,13 +473,13 @@ def test_weights_of_callbacks(model, x, y):
 
 
 def test_a_new_trainer_keeps_the_optimizers_state(case, x, y):
-    """Another largest batch, or weights of samples, take another trainer; momentum goes along."""
+    """A larger batch, or sample weights, need another trainer, which takes over the momentum."""
     kept = [clique.Model.from_keras(case.model) for _ in range(2)]
     for i, model in enumerate(kept):
         model.set_weights(case.weights)
         model.compile("sgd:lr=0.05,momentum=0.9", "sparse_categorical_crossentropy", **QUICK)
         if i == 0:
-            model._batch = 96  # one trainer for both fits
+            model._batch = 96  # so that one trainer serves both fits
             model._to_train(clique.Dataset(x, y), 96, True, None)
         model.fit(x, y, 32, 1, shuffle=False, verbose=0)
         model.fit(x, y, 96, 2, shuffle=False, sample_weight=np.ones(96), verbose=0)
@@ -523,7 +524,7 @@ def test_ctrl_c_in_other_work(model, work):
 
 
 def test_a_stop_that_came_late(model, x, y):
-    """The trainer ends its next work, so another one takes over, with what the optimizer kept."""
+    """The stopped trainer would end its next work, so another one takes over, with the optimizer's state."""
     model.fit(x, y, 32, 1, shuffle=False, verbose=0)
     clique._loaded.trainer_stop(model._trainer.pointer)
     model._trainer.stopped = True
@@ -603,7 +604,7 @@ def test_batches_by_replica(case, x, y):
 
 
 def test_averages(model, x, y):
-    """By hand: average = 0.5 * average + 0.5 * weights behind each update, from the first weights on."""
+    """Computed by hand: average = 0.5 * average + 0.5 * weights after each update, from the first weights on."""
     model.compile("sgd:lr=0.05", "sparse_categorical_crossentropy", **QUICK, ema=0.5)
     with pytest.raises(clique.StateError):
         model.swap_average()
@@ -633,7 +634,7 @@ def test_closing(model, x, y):
     with pytest.raises(clique.StateError, match="closed"):
         model.predict(x)
     other = clique.Model.from_name("mlp")
-    own = {**QUICK, "devices": clique.System().select("pocl:0")}  # of a system that nobody else keeps
+    own = {**QUICK, "devices": clique.System().select("pocl:0")}  # from a system that no other object keeps
     other.compile("sgd", "sparse_categorical_crossentropy", **own)
     del own
     other.fit(np.zeros((8, 28, 28), np.float32), np.zeros(8, int), verbose=0)

@@ -1,4 +1,4 @@
-"""Collectives against NumPy."""
+"""Collectives compared with NumPy."""
 
 import numpy as np
 import pytest
@@ -83,7 +83,8 @@ def test_refusals(group):
 
 
 def test_memory_that_is_refused(group, monkeypatch):
-    """At a later rank: nothing is kept of it, and the next call has all it needs."""
+    """The allocation fails at a later rank: the group keeps no memory of it, and the next call has all memory that it
+    needs."""
     arrays = draw(group, "float32", (6, 3500))
     real, calls = _library.library.group_alloc, []
 
@@ -114,7 +115,7 @@ def test_algorithms():
     for algorithm in ["ring", "direct", "reduce-to-one", "doubling", "torus"]:
         with clique.Group([0, 1, 2], algorithm=algorithm) as group:
             np.testing.assert_array_equal(group.all_reduce(arrays)[1], np.sum(arrays, axis=0))
-            runs = "ring" if algorithm == "torus" else algorithm  # three ranks are no grid
+            runs = "ring" if algorithm == "torus" else algorithm  # three ranks do not form a grid
             assert f"any size: {runs}" in group.explain()
     with pytest.raises(clique.ArgumentError, match="algorithm='star'"):
         clique.Group([0, 1], algorithm="star")

@@ -1,5 +1,5 @@
-"""Objects of Keras in the library's words. Here they are stand-ins that say what Keras's say; tests/soak/keras_objects
-does the same with Keras itself."""
+"""Translates Keras's objects into the library's words. The objects here are stand-ins with the same configs;
+tests/soak/keras_objects does the same with Keras itself."""
 
 import json
 
@@ -110,7 +110,7 @@ def thing(name, /, **config):
     return type(name, (), {"get_config": lambda self: config})()
 
 
-#: What get_config of Keras 3.15's optimizers has beside hyper-parameters.
+#: What get_config of Keras 3.15's optimizers returns besides hyper-parameters.
 COMMON = {
     "name": "x",
     "weight_decay": None,
@@ -164,7 +164,7 @@ COMMON = {
             },
         ),
         (
-            thing(  # without steps of warm-up it begins at the target
+            thing(  # without warm-up steps, the rate begins at the target
                 "SGD",
                 **COMMON,
                 learning_rate={
@@ -195,7 +195,7 @@ def test_optimizers(given, expected):
 
 
 def test_variables_that_are_not_decayed():
-    """What Keras's exclude_from_weight_decay keeps; its cache, which updates fill, says nothing."""
+    """Refuses the variables of Keras's exclude_from_weight_decay. Its cache, which updates fill, says nothing."""
     for kept, refused in (
         ({"_exclude_from_weight_decay": set(), "_exclude_from_weight_decay_cache": {1: True}}, False),
         ({"_exclude_from_weight_decay": {1}, "_exclude_from_weight_decay_cache": {}}, True),

@@ -1,4 +1,4 @@
-"""Structs, enumerations and functions of this package are those of the C headers, as a compiler reads them."""
+"""Compares this package's structs, enumerations and functions with the C headers, as a compiler reads them."""
 
 import ctypes
 import json
@@ -83,7 +83,7 @@ def test_structs_and_enumerations(tmp_path):
 
 
 def test_members_are_all_there():
-    """A member that a header's struct has and this package's has not would not show in offsets at a struct's end."""
+    """Checks for missing members, because offsets do not show one that is missing at a struct's end."""
     text = "\n".join(path.read_text() for path in sorted(INCLUDE.glob("clique/*.h")))
     text = re.sub(r"/\*.*?\*/", " ", text, flags=re.DOTALL)
     for kind in STRUCTS:
@@ -100,7 +100,7 @@ def test_members_are_all_there():
         assert names == [name for name, *_ in kind._fields_], kind.__name__
 
 
-#: What ctypes has for types of the headers that are no pointers.
+#: The ctypes types for types of the headers that are not pointers.
 PLAIN = {
     "void": (None,),
     "bool": (ctypes.c_bool,),
@@ -115,7 +115,7 @@ PLAIN = {
 
 
 def fits(declared, ours):
-    """Whether a type of the headers is what ctypes is told."""
+    """Whether ctypes was told the type of the header."""
     text = " ".join(re.sub(r"\b(const|struct)\b", " ", declared).replace("*", " * ").split())
     base, stars = text.replace("*", "").strip(), text.count("*")
     if stars == 0:
@@ -123,7 +123,7 @@ def fits(declared, ours):
             return ours in PLAIN[base]
         if isinstance(ours, type) and issubclass(ours, ctypes.Structure):
             return ours.__name__ == base
-        if base in ("cl_mem", "cl_event", "cl_context", "cl_command_queue", "cl_device_id"):  # pointers by their names
+        if base in ("cl_mem", "cl_event", "cl_context", "cl_command_queue", "cl_device_id"):  # names of pointer types
             return ours is ctypes.c_void_p
         if base == "clq_log_sink":
             return ours is abi.LOG_SINK
@@ -137,7 +137,7 @@ def fits(declared, ours):
 
 
 def declared_type(parameter):
-    """Of a parameter with or without its name."""
+    """The type of a parameter with or without a name."""
     array = re.sub(r"\[[^\]]*\]\s*$", "*", parameter.strip())
     pointer = re.fullmatch(r"(.*\*)\s*(?:const\s+)?\w*\s*(\**)", array)
     if pointer:
@@ -154,7 +154,7 @@ ENUMERATIONS = set(re.findall(r"\}\s*(clq_\w+);", "".join(re.findall(r"typedef e
 
 
 def test_functions_are_declared():
-    """Their result and each argument has the type that it has here."""
+    """The result and each argument have the same type as here."""
     for name, (result, arguments) in _library._FUNCTIONS.items():
         declared = re.search(r"CLQ_API\s+((?:const\s+)?\w+)\s*(\**)\s*%s\((.*?)\);" % name, TEXT, re.DOTALL)
         assert declared, name

@@ -1,4 +1,4 @@
-"""Models of Keras follow Keras's traces: predictions, losses of each step, weights."""
+"""Keras models follow Keras's traces: predictions, losses of each step, weights."""
 
 import zipfile
 
@@ -54,7 +54,7 @@ def test_traces(name):
             metrics,
             case.loss_weights,
             devices="pocl:0",
-            **{"disable_paths": "one launch", **case.settings},  # which takes long to compile
+            **{"disable_paths": "one launch", **case.settings},  # one launch takes long to compile
         )
         told = Losses()
         history = model.fit(
@@ -73,7 +73,7 @@ def test_traces(name):
         state = trace.get("state", {}).get("50", {})
         weights = model.get_weights_by_name()
         shared = [variable for variable in state if variable in weights]
-        assert bool(shared) == ("state" in trace)  # the others are an optimizer's
+        assert bool(shared) == ("state" in trace)  # the others are the optimizer's state
         for variable in shared:
             assert far(weights[variable], state[variable]) <= tolerance["state"], variable
         if "evaluation_final" in trace and "sample_weights" not in case.options:
@@ -157,7 +157,7 @@ def test_weights(tmp_path):
             for name, value in other.get_weights_by_name().items():
                 np.testing.assert_array_equal(value, case.weights[name])
         loaded = clique.Model.from_keras(tmp_path / "a.keras")
-        (tmp_path / "a.keras").unlink()  # it was read already
+        (tmp_path / "a.keras").unlink()  # the file was already read
         np.testing.assert_array_equal(loaded.get_weights()[0], case.weights[model.weight_names[0]])
         before = model.get_weights()
         with pytest.raises(clique.MismatchError, match="expected 4 variables, not 1"):

@@ -1,4 +1,4 @@
-"""Settings are the library's table, and `why` is the command's."""
+"""Settings equal the library's table, and `why` equals the command's output."""
 
 import pathlib
 import subprocess

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""clique bench as docs/bench.md has it: rows, files, wrong usage, Ctrl-C. No figure is held against a clock.
+"""Tests clique bench against docs/bench.md: rows, files, wrong usage, Ctrl-C. No measured time is compared with a
+limit.
 
 usage: check_bench.py BIN_FOLDER     (the environment chooses the OpenCL drivers)
 """
@@ -23,10 +24,10 @@ TWO = ["--devices", "pocl:0,pocl:1"]
 GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden"
 MODELS = pathlib.Path(__file__).resolve().parents[2] / "bench" / "models"
 LENET, CNN3X3 = MODELS / "lenet5.json", MODELS / "cnn3x3.json"
-# Compilers take most of this test's time, and each batch of a model, each product and each convolution is a program of its
-# own for them. So tests have one batch beside the default one, and the same small product and layer of few channels.
-# Benchmarks in UNOPTIMIZED have kernels that tests of ops and trainings compile with optimization: here they are compiled
-# without.
+# Compilers take most of this test's time. For compilers, each batch of a model, each product and each convolution is a
+# separate program. So the tests use only one batch besides the default batch, one small product and one layer with few
+# channels. The benchmarks in UNOPTIMIZED use kernels that the tests of ops and the trainings compile with optimization.
+# Here these kernels are compiled without optimization.
 ODD, FEW = 9, "2x6x5x3:3x2x4"
 UNOPTIMIZED = ("conv", "gemm", "step", "train")
 
@@ -46,7 +47,7 @@ class Bench(support.InFolder):
         return lines[0]
 
     def measure(self, name, *args, devices=2):
-        """The rows of a run, after what holds for every benchmark's files was checked."""
+        """The rows of a run. First checks what must hold for the files of every benchmark."""
         path, table = self.folder / "bench.json", self.folder / "bench.csv"
         result = self.run_bench(name, *args, "--json", path, "--csv", table)
         self.assertEqual(result.returncode, 0, result.stderr)
@@ -103,7 +104,7 @@ class Bench(support.InFolder):
         self.fails(2, "train", "--models", "mlp,", says=["--models"])
         self.fails(2, "train", "--models", "", says=["--models"])
         self.fails(2, "train", "-n", 65, says=["-n", "64"])
-        for option in ("--json", "--csv"):  # before hours of measuring
+        for option in ("--json", "--csv"):  # fails before hours of measuring
             self.fails(1, "train", "-n", 64, option, self.folder / "missing" / "file", says=[option, "missing"])
 
     def check_times(self, row):
@@ -175,7 +176,7 @@ class Bench(support.InFolder):
             self.assertGreater(row["limit_gbps"], 0)
 
     def test_p2p(self):
-        small = ["-b", "2500001", "-n", 2, "-w", 0]  # two slots and a part of one
+        small = ["-b", "2500001", "-n", 2, "-w", 0]  # two slots and a part of a third
         self.check_p2p(self.measure("p2p", *TWO, *small), "peer")
         self.check_p2p(self.measure("p2p", *TWO, *small, "--transport", "staged"), "staged")
         self.check_p2p(self.measure("p2p", "--devices", "pocl:5,intel:0", *small), "staged")
@@ -232,7 +233,7 @@ class Bench(support.InFolder):
             self.check_collective(name, rows, 3)
 
     def test_collectives_over_links(self):
-        """Devices with memory of their own: the limit is that of a link which the collective uses, whatever its root."""
+        """Devices with their own memory: the limit is that of a link that the collective uses, with any root."""
         discrete = {"OPENCL_LAYERS": str(BIN.resolve().parent / "tests" / "clq_discrete_layer.so"), "CLQ_TEST_DISCRETE": "basic"}
         with unittest.mock.patch.dict(os.environ, discrete):
             for name in self.COLLECTIVES:
@@ -244,7 +245,8 @@ class Bench(support.InFolder):
 
     def test_collectives_as_asked(self):
         ways = ("staged", "f16", "avg"), ("peer", "u64", "max")
-        for i, algo in enumerate(("ring", "reduce-to-one", "doubling", "hierarchical")):  # comm/collectives has each with each
+        # comm/collectives tests all combinations.
+        for i, algo in enumerate(("ring", "reduce-to-one", "doubling", "hierarchical")):
             transport, dtype, op = ways[i % 2]
             rows = self.measure("all_reduce", *TWO, "-b", 5000, "-e", 5001, "-i", 1, "-n", 1, "-w", 0, "--algo", algo, "--transport", transport, "-d", dtype,
                                 "-o", op, "--chunk", 999, "--slots", 2, "--memory", "plain")
@@ -277,7 +279,8 @@ class Bench(support.InFolder):
         self.fails(3, "all_reduce", "--devices", "pocl:0,intel", "--transport", "peer", says=["peer", "context"])
 
     def plan(self, model, batch):
-        """The launches as clique plan has them; of several that have one name those behind the first with their number."""
+        """The launches, as clique plan prints them. If several launches have the same name, the second and later ones
+        get a number."""
         command = [CLIQUE, "plan", *support.APART, "--model", str(model), "--batch", str(batch), "--devices", "pocl:0", "--json"]
         result = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | support.unoptimized())
         launches, seen = json.loads(result.stdout)["launches"], {}
@@ -288,7 +291,7 @@ class Bench(support.InFolder):
         return launches
 
     def check_step(self, rows, launches, timing):
-        """The rows of one model on one device; gives the rates that stand behind their limits."""
+        """Checks the rows of one model on one device. Returns the rates from which the limits were computed."""
         *parts, whole = rows
         self.assertEqual([(r["segment"], r["layer"], r["launch"]) for r in parts], [launch["name"] for launch in launches])
         self.assertEqual((whole["segment"], whole["layer"], whole["launch"], whole["launches"]), ("step", "all", "all", len(parts)))
@@ -324,7 +327,7 @@ class Bench(support.InFolder):
         traffic.sort(key=lambda pair: pair[0])
         for (_, faster), (_, slower) in zip(traffic, traffic[1:]):
             self.assertGreaterEqual(faster, slower * (1 - 1e-9), "more memory is no faster")
-        for row, launch in zip(rows, launches):  # the limit is the one that leaves less
+        for row, launch in zip(rows, launches):  # the row's limit is the lower of the two
             if row["limit"] == "memory" and peaks:
                 self.assertLessEqual(launch["flops"] / peaks[0], row["pct_of_limit"] / 100 * row["us"] * 1e3 * (1 + 1e-9))
 
@@ -346,7 +349,8 @@ class Bench(support.InFolder):
     def test_step_of_what_does_not_fit(self):
         rows = self.measure("step", "--devices", "pocl:0", "--models", CNN3X3, "--batch", 1 << 17, "-n", 1, "-w", 0, devices=1)
         self.assertEqual([r["segment"] for r in rows], ["step"])
-        self.assertRegex(rows[0]["reason"], "use a smaller batch|would fit")  # one piece, or all of it, is too large
+        # The step is too large, in part or in total.
+        self.assertRegex(rows[0]["reason"], "use a smaller batch|would fit")
         known = ("device", "label", "model", "batch", "segment", "layer", "launch", "reason")
         self.assertEqual({value for key, value in rows[0].items() if key not in known}, {None})
 
@@ -468,7 +472,7 @@ class Bench(support.InFolder):
         self.assertEqual(errors, [f"clique: error: interrupted after {len(rows)} row{'s' if len(rows) > 1 else ''}\n"])
 
     def run_odd(self, name, *args, **environment):
-        """With devices as tests/support/odd_layer.c makes them; what they cache stays apart."""
+        """Runs with devices as tests/support/odd_layer.c imitates them, with a separate cache."""
         odd = {"OPENCL_LAYERS": str(LAYER), "CLIQUE_CACHE_DIR": str(self.folder / "cache")} | environment
         return subprocess.run([CLIQUE, "bench", name, *map(str, args)], capture_output=True, env=os.environ | odd, timeout=240)
 
@@ -504,7 +508,7 @@ class Bench(support.InFolder):
     def test_a_sweep_of_a_million_million_sizes_begins_at_once(self):
         process = subprocess.Popen([CLIQUE, "bench", "all_reduce", *TWO, "-b", "0", "-e", "1024G", "-i", "1", "-n", "1", "-w", "0"],
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        watch = threading.Timer(120, process.kill)  # counting all sizes one by one takes ten times as long
+        watch = threading.Timer(120, process.kill)  # counting all sizes one by one would take ten times as long
         watch.start()
         with process:
             while not process.stdout.readline().split()[:1] == ["0"] and process.poll() is None:

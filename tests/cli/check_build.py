@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Compilers of drivers: those that do not end, as docs/contract.md has it (--build-deadline), signals meanwhile, and how often
-PoCL's compiles.
+"""Tests drivers' compilers that do not end (docs/contract.md, --build-deadline), signals during a build, and how often
+PoCL's compiler runs.
 
 usage: check_build.py BIN_FOLDER LAYER     (the environment chooses the OpenCL drivers; LAYER: clq_hang_layer)
 """
@@ -19,23 +19,23 @@ import support
 LAYER = str(pathlib.Path(sys.argv.pop(2)).resolve())
 CLIQUE = str(pathlib.Path(sys.argv.pop(1)).resolve() / "clique")
 MODELS = tempfile.TemporaryDirectory()
-LEAST = support.put_least(MODELS.name)  # whose step is compiled soon
+LEAST = support.put_least(MODELS.name)  # the model's step compiles quickly
 TRAIN = ["train", "--model", LEAST, "--data", "synthetic:28x28/10/192", "--devices", "pocl:0", "--steps", "3", "--no-test"]
-COLLECTIVE = ["all_reduce", "--devices", "pocl:0,pocl:1", "--transport", "staged"]  # by kernels, on CPUs, too
+COLLECTIVE = ["all_reduce", "--devices", "pocl:0,pocl:1", "--transport", "staged"]  # runs kernels, also on CPUs
 OF_COLLECTIVES = {"CLQ_HANG_OF": "comm_combine"}
 LIMIT_S = 600
-# Caches have what does not hang, so that only the step's program is compiled while this passes, which takes half a
-# second, and nothing at all if its compiler is what hangs.
+# The caches hold the programs that do not hang, so that only the step's program is compiled within these deadlines.
+# This takes half a second, or no time if that program's compiler hangs.
 DEADLINES_S = {"build": 3, "launch": 8}
-# A machine that is busy with other tests takes long for anything; the contract says 1 s.
+# On a machine that is busy with other tests, everything takes long. The contract says 1 s.
 GENEROUS_S = 30
 
 
 class Builds(support.InFolder):
     @classmethod
     def setUpClass(cls):
-        """Caches with the launches of a step one by one, as a training with --trace has them. The step's own program is
-        not there: of one that was kept no launch is watched."""
+        """Fills caches with a step's single launches, as a training with --trace builds them. The step's own program
+        must not be in the caches: Clique watches no launch of a program from the cache."""
         warm = tempfile.TemporaryDirectory()
         cls.addClassCleanup(warm.cleanup)
         cls.warm = pathlib.Path(warm.name) / "caches"
@@ -47,7 +47,7 @@ class Builds(support.InFolder):
         return os.environ | {"CLIQUE_CACHE_DIR": str(folder / "cache"), "POCL_CACHE_DIR": str(folder / "pocl"), "OPENCL_LAYERS": LAYER}
 
     def own(self, hang):
-        """The environment of a command that hangs, with caches of its own: empty ones if anything hangs."""
+        """The environment of a command that hangs, with separate caches. They are empty if every build hangs."""
         folder = pathlib.Path(tempfile.mkdtemp(dir=self.folder)) / hang
         if not hang.endswith("-all"):
             shutil.copytree(self.warm, folder)
@@ -58,7 +58,7 @@ class Builds(support.InFolder):
         return subprocess.run([CLIQUE, *args], env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False)
 
     def test_pocl_compiles_once(self):
-        """Not for each size of a launch, unless the user asks for it."""
+        """PoCL compiles no kernel for each launch size, unless the user asks for it."""
         caches = self.caches(self.folder)
         caches.pop("POCL_WORK_GROUP_SPECIALIZATION", None)
         for setting, launched in (({}, False), ({"POCL_WORK_GROUP_SPECIALIZATION": "1"}, True)):
@@ -77,7 +77,7 @@ class Builds(support.InFolder):
                 for part in ("clique: warning: sequence.cl: ", f"build deadline of {DEADLINES_S[hang]} s", "starting again"):
                     self.assertIn(part, first.stderr)
                 self.assertNotIn("1 launch a step", first.stdout)
-                again = self.run_in(environment, *TRAIN)  # would take 120 s, and say so
+                again = self.run_in(environment, *TRAIN)  # else takes 120 s, and reports it
                 self.assertEqual((again.returncode, again.stderr), (0, ""))
                 self.assertNotIn("1 launch a step", again.stdout)
 
@@ -91,7 +91,7 @@ class Builds(support.InFolder):
                 self.assertIn("did not end within the build deadline of 1 s", errors[0])
 
     def test_a_benchmark_ends(self):
-        """Although the driver's exit handlers wait for its compiler."""
+        """A benchmark ends although the driver's exit handlers wait for its compiler."""
         for hang, what in (("build-all", ["step", "--devices", "pocl:0"]), ("build-all", ["launch", "--devices", "pocl:0"]),
                            ("build", COLLECTIVE)):
             with self.subTest(what=what):
@@ -102,7 +102,8 @@ class Builds(support.InFolder):
                 self.assertIn("did not end within the build deadline of 1 s", errors[0])
 
     def test_a_command_ends_that_cannot_keep_its_programs(self):
-        """The training is done: PoCL hangs when it is asked for the step's binary, and would hang at the process's exit."""
+        """The training is done. PoCL hangs when Clique asks for the step's binary, and would hang when the process
+        exits."""
         run = self.run_in(self.own("binary"), *TRAIN, "--build-deadline", "15")
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertEqual(len(run.stderr.splitlines()), 1, run.stderr)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""--devices auto and --strategy auto: what is chosen, kept, used, and ignored, as docs/command-line.md specifies it.
+"""Tests --devices auto and --strategy auto against docs/command-line.md: what is chosen, kept, used and ignored.
 
 usage: check_choice.py BIN_FOLDER     (the environment chooses the OpenCL drivers)
 """
@@ -16,21 +16,21 @@ import support
 
 BIN = pathlib.Path(sys.argv.pop(1) if len(sys.argv) > 1 else "build/bin")
 CLIQUE = str(BIN / "clique")
-# What check_why.py compiles, too.
+# check_why.py compiles the same model.
 SMALL = ["--model", "mlp", "--data", "synthetic:28x28/10/192"]
 TRAIN = ["train", *SMALL, "--no-test", "--epochs", "1"]
 
 
 def drivers():
-    """The libraries that vendor files name, by the file's name."""
+    """The libraries that the vendor files name, by the file's name."""
     vendors = pathlib.Path(os.environ["OCL_ICD_VENDORS"])
     return {file.stem: file.read_text().strip() for file in vendors.glob("*.icd")}
 
 
 class Machine:
-    """A machine below CLIQUE_MACHINE_ROOT whose cores are idle, or busy with others' work. Either passes many times faster
-    than time, so that the process's own use of the cores does not matter. Its /proc/stat is a pipe: counters are those of
-    the moment in which they are read, however late a thread here is."""
+    """A machine below CLIQUE_MACHINE_ROOT, whose cores are idle or busy with other programs. Both idle and busy time
+    pass many times faster than real time, so that the process's own use of the cores does not matter. /proc/stat is a
+    pipe, so that the counters belong to the moment in which they are read, even if this thread is late."""
 
     FASTER = 30
 
@@ -53,7 +53,7 @@ class Machine:
             with open(self.file, "wb", buffering=0) as pipe:  # waits for a reader
                 if self.ends:
                     return
-                self.put_pipe()  # for the next reading, which must not meet the end of this one
+                self.put_pipe()  # for the next read, which must not see the end of this one
                 now = time.monotonic()
                 if self.busy:
                     self.used += self.FASTER * (now - last)
@@ -63,7 +63,7 @@ class Machine:
                 pipe.write(self.text().encode())
 
     def text(self):
-        """Readers stop at the first line that is of no core."""
+        """Readers stop at the first line that does not belong to a core."""
         rows = [f"cpu{i} {int(100 * self.used)} 0 0 {int(100 * self.idle)} 0 0 0 0 0 0\n" for i in range(os.cpu_count())]
         return "".join(["cpu  0 0 0 0 0 0 0 0 0 0\n", *rows, "intr 0\n"])
 
@@ -75,7 +75,8 @@ class Machine:
 
 class Choice(support.InFolder):
     def setUp(self):
-        """Two PoCL devices, by a driver that can be exchanged; caches are the other tests', but for choices."""
+        """Two PoCL devices, with a driver that a test can exchange. Caches are shared with the other tests, except the
+        choices."""
         super().setUp()
         vendors, cache = self.folder / "vendors", support.borrow_cache(self.folder)
         vendors.mkdir()
@@ -85,12 +86,12 @@ class Choice(support.InFolder):
         self.environment = os.environ | {"OCL_ICD_VENDORS": str(vendors), "CLIQUE_CACHE_DIR": str(cache), "POCL_DEVICES": "basic basic"}
 
     def drive(self, library):
-        """The vendor file looks the same from outside, whatever it names."""
+        """The vendor file keeps its size, whichever library it names."""
         self.vendor_file.write_text(library + "\n" * (512 - len(library)))
         os.utime(self.vendor_file, (1e9, 1e9))
 
     def run_it(self, *args, code=0, says=(), **more):
-        """What it prints. says: words of the one warning that it gives; else it gives none."""
+        """Returns the output. says: words of the one expected warning. Without says, no warning may be printed."""
         done = subprocess.run([CLIQUE, *map(str, args)], capture_output=True, text=True, timeout=240, env=self.environment | more)
         self.assertEqual(done.returncode, code, done.stderr)
         warnings = [line for line in done.stderr.splitlines() if "warning" in line]
@@ -115,7 +116,7 @@ class Choice(support.InFolder):
         self.assertEqual((chosen["by"], chosen["strategy"], chosen["images_per_s"]), ("measured", winner["strategy"], winner["images_per_s"]))
         self.assertGreaterEqual(winner["images_per_s"], 0.95 * max(row["images_per_s"] or 0 for row in rows))
         self.assertEqual(chosen["doubt"], winner["doubt"])
-        self.assertIsNone(chosen["doubt"]["others"])  # the tests' machine does not tell
+        self.assertIsNone(chosen["doubt"]["others"])  # the tests' machine does not report it
         for row in rows:
             self.assertEqual(row["doubt"] is None, row["images_per_s"] is None)
             if row["doubt"]:
@@ -124,7 +125,7 @@ class Choice(support.InFolder):
                 self.assertAlmostEqual(high / low, (1 + row["doubt"]["spread"] / 2) ** 2, delta=1e-9)
         self.assertEqual(why["predictions"][-1]["replicas"], winner["replicas"])
 
-        # Two runs after it, and the choice in the user's own words: the same bits.
+        # Two runs after it, and a run with the same choice given explicitly: all have the same bits.
         named = ["--devices", chosen["devices"], "--strategy", chosen["strategy"]]
         files = [self.folder / f"{i}.safetensors" for i in range(3)]
         for file, words in zip(files, ([], [], named)):
@@ -134,16 +135,16 @@ class Choice(support.InFolder):
         self.assertEqual(files[0].read_bytes(), files[1].read_bytes())
         self.assertEqual(files[0].read_bytes(), files[2].read_bytes())
         self.assertIn(f"  chosen: --devices {chosen['devices']} --strategy {chosen['strategy']}, ", self.run_it(*TRAIN))
-        # eval takes it too.
+        # eval uses the choice, too.
         self.run_it("eval", *SMALL, "--weights", files[0])
 
-        # Of something else nothing was chosen: another batch, or other devices to choose from.
+        # There is no choice for other settings: another batch, or other candidate devices.
         self.assertEqual(self.train("--batch", 32)["chosen"]["by"], "rule")
         self.assertEqual(self.train("--batch-per-replica", 64)["chosen"]["by"], "rule")
         self.assertEqual(self.train(POCL_DEVICES="basic")["chosen"]["by"], "rule")
         self.assertEqual(self.train("--strategy", "single")["chosen"]["by"], "rule")
 
-        # quick makes no choice again; full does.
+        # quick does not choose again; full does.
         self.assertEqual(self.train("--tune", "quick")["chosen"], chosen | {"by": "kept"})
 
         for file in self.choices.iterdir():
@@ -151,7 +152,7 @@ class Choice(support.InFolder):
         self.assertEqual(self.train(says=["damaged"])["chosen"], rule)
 
     def without_programs(self):
-        """Another cache folder: all that this one has, but no programs."""
+        """Another cache folder: a copy of this one without the programs."""
         other = self.folder / "no programs"
         other.mkdir()
         for kept in pathlib.Path(self.environment["CLIQUE_CACHE_DIR"]).glob("*"):
@@ -167,27 +168,30 @@ class Choice(support.InFolder):
         return machine
 
     def said(self, *args):
-        """The lines about choosing anew that a training prints."""
+        """The lines of a training's output that say that it chooses again."""
         return [line for line in self.run_it(*TRAIN, *args).splitlines() if "anew" in line]
 
     def test_measured_while_others_were_busy(self):
-        """A choice with a grave doubt is told so, kept, and made anew by the first training that finds the cores idle, which
-        says so."""
+        """A choice with a grave doubt is reported and kept. The first training that finds the cores idle chooses again,
+        and says so."""
         machine = self.make_machine()
         machine.busy = True
-        self.environment["OPENCL_LAYERS"] = str(BIN.parent / "tests" / "clq_hang_layer.so")  # a choice is of a machine with its layers
-        text = self.run_it("why", *SMALL, "--strategy", "single")  # takes long: doubtful parts are measured again
+        # A choice depends on the machine's layers, too.
+        self.environment["OPENCL_LAYERS"] = str(BIN.parent / "tests" / "clq_hang_layer.so")
+        # Takes long, because doubtful parts are measured again.
+        text = self.run_it("why", *SMALL, "--strategy", "single")
         self.assertRegex(text, r"\? compute|\? [a-z ]+\n")
         self.assertIn("\n?: measured while other programs used up to ", text)
         found = self.train("--strategy", "single")["chosen"]
         self.assertEqual((found["by"], found["anew"]), ("kept", None))
         self.assertGreater(found["doubt"]["others"], 0.9)
-        self.assertIn(" while other programs used ", self.run_it(*TRAIN, "--strategy", "single"))  # still busy: as it is
+        # Still busy: the old choice is used.
+        self.assertIn(" while other programs used ", self.run_it(*TRAIN, "--strategy", "single"))
         self.assertEqual(self.said("--strategy", "single"), [])
-        doubtful = {file: file.read_bytes() for file in self.choices.iterdir()}  # measuring it again takes long
+        doubtful = {file: file.read_bytes() for file in self.choices.iterdir()}  # measuring it again would take long
 
         machine.busy = False
-        self.run_it("plan", "--model", "mlp", "--strategy", "single", "--json")  # only trainings choose anew
+        self.run_it("plan", "--model", "mlp", "--strategy", "single", "--json")  # only trainings choose again
         self.assertEqual(self.train("--strategy", "single", "--resume", "--checkpoint", self.folder / "c")["chosen"]["by"], "kept")
         found = self.train("--strategy", "single")["chosen"]
         self.assertEqual((found["by"], found["anew"], found["doubt"]["others"]), ("measured", "doubtful", 0))
@@ -195,10 +199,11 @@ class Choice(support.InFolder):
         self.assertEqual((found["by"], found["anew"], found["doubt"]["others"]), ("kept", None, 0))
         self.assertEqual(self.said("--strategy", "single"), [])
 
-        # What cannot be compared leaves what was chosen before.
+        # If the comparison fails, the earlier choice stays.
         for file, content in doubtful.items():
             file.write_bytes(content)
-        refused = {"CLQ_HANG": "refuse", "CLQ_HANG_OF": "product_", "CLQ_HANG_REFUSALS": "4"}  # the step, then its launches
+        # The step, then its separate launches.
+        refused = {"CLQ_HANG": "refuse", "CLQ_HANG_OF": "product_", "CLQ_HANG_REFUSALS": "4"}
         done = subprocess.run([CLIQUE, *TRAIN, "--strategy", "single", "--json"], capture_output=True, text=True, timeout=240,
                               env=self.environment | refused | {"CLIQUE_CACHE_DIR": self.without_programs()})
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -206,25 +211,25 @@ class Choice(support.InFolder):
         found = json.loads(done.stdout)["chosen"]
         self.assertEqual((found["by"], found["anew"]), ("kept", None))
 
-        # A training that prints no JSON says that it chooses anew.
+        # A training that does not print JSON reports that it chooses again.
         for file, content in doubtful.items():
             file.write_bytes(content)
         self.assertEqual(len(self.said("--strategy", "single")), 1)
         self.assertEqual(self.said("--strategy", "single"), [])
 
     def test_trainings_that_fall_short(self):
-        """Devices that became five times slower: the fourth training chooses anew."""
+        """Devices that became five times slower: the fourth training chooses again."""
         self.environment |= {"OPENCL_LAYERS": str(BIN.parent / "tests" / "clq_slow_layer.so")}
         self.run_it("why", *SMALL, "--strategy", "single")
         slow = {"CLQ_TEST_PACE": "5 5"}
         long = ["--strategy", "single", "--data", "synthetic:28x28/10/30000"]
-        # By settings that slow a training down the choice is not judged.
+        # Trainings with settings that slow them down do not judge the choice.
         for option in (["--check-numerics"], ["--ema", "0.9"], ["--clip", "norm=1"], ["--metrics", "sparse_top_k_categorical_accuracy"], ["--log", self.folder / "log"],
                        ["--checkpoint", self.folder / "c", "--checkpoint-every", "10"], ["--data", self.put_floats(30000)]):
             self.assertEqual(self.train(*long, *option, **slow)["chosen"]["by"], "kept")
         before = self.train(*long, **slow)["chosen"]
         self.train(*long, **slow)
-        self.train(*TRAIN[1:], "--strategy", "single", **slow)  # too short to tell
+        self.train(*TRAIN[1:], "--strategy", "single", **slow)  # too short to judge
         self.assertEqual(self.train(*long, **slow)["chosen"], before)
         done = self.train(*long, **slow)["chosen"]
         self.assertEqual((before["by"], done["by"], done["anew"]), ("kept", "measured", "fell short"))
@@ -244,16 +249,16 @@ class Choice(support.InFolder):
         self.drive(intel)
         found = self.train("--strategy", "single", says=["devices 0", "not what they were", "clique why"])
         self.assertEqual(found["chosen"]["by"], "rule")
-        self.train("--strategy", "single")  # said once
+        self.train("--strategy", "single")  # the message is printed once
 
     def test_too_large_for_each_device(self):
-        """Devices of which none has the memory for the whole batch are compared together."""
+        """No device alone has the memory for the whole batch: the devices are compared together."""
         few = [*SMALL, "--batch", 192, "--memory-limit", 3000000]
-        if len(os.sched_getaffinity(0)) < 2:  # one core: there is nothing together
+        if len(os.sched_getaffinity(0)) < 2:  # on one core, there is no combination
             self.run_it("why", *few, code=4)
             return
         text = self.run_it("why", *few)
-        # They are nearly as fast with one strategy as with the other.
+        # Both strategies are nearly equally fast here.
         self.assertRegex(text, r"\n0 +1 single +- +failed\n0,1 +2 (mirrored|central) +[0-9]+ +predicted, chosen\n")
         self.assertIn("what does not fit the memory has no row: ", text)
         found = json.loads(self.run_it("train", *few, "--no-test", "--epochs", 1, "--json"))

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The command line as docs/command-line.md and docs/contract.md specify it: outputs, exit codes, one clear line per failure, nothing left behind.
+"""Tests the command line against docs/command-line.md and docs/contract.md: outputs, exit codes, one clear line per
+failure, nothing left behind.
 
 usage: check_cli.py BIN_FOLDER     (the environment chooses the OpenCL drivers)
 """
@@ -21,17 +22,17 @@ from support import npy
 
 BIN = pathlib.Path(sys.argv.pop(1) if len(sys.argv) > 1 else "build/bin")
 CLIQUE = str(BIN / "clique")
-# Compilers of drivers take most of this test's time, and each model, batch, optimizer and set of devices is a program of
-# its own for them. So most tests train one model, the least that has weights, in one way; where a model of two layers is
-# needed it is mlp, in the same way; and each launch of the convolutional ones has 64 samples. Kernels are launched
-# one by one (support.APART), so replicas do not share an update's parts either.
+# Drivers' compilers take most of this test's time. For them, each combination of model, batch, optimizer and devices is
+# a separate program. So most tests train one model, the smallest one with weights, with the same settings. Tests that
+# need a model with two layers use mlp, with the same settings. Each launch of the convolutional models has 64 samples.
+# Kernels are launched one by one (support.APART), so replicas do not share the parts of an update, either.
 MODELS = tempfile.TemporaryDirectory()
 LEAST = support.put_least(MODELS.name)
-# Of `synthetic` itself 60000 samples are made, which takes three times as long as these trainings.
-SAMPLES, TESTED = 1920, 320  # a sixth as many are for tests
+# `synthetic` itself generates 60000 samples, which takes three times as long as these trainings.
+SAMPLES, TESTED = 1920, 320  # test sets have a sixth as many samples
 SYNTHETIC = f"synthetic:28x28/10/{SAMPLES}"
 COMMON = ["--data", SYNTHETIC, "--take", "640", "--devices", "pocl:0"]
-# More parameters than fit where a budget says so: what is trained by stages.
+# A model with more parameters than a given memory budget allows, so that stages train it.
 WIDE_MODEL = pathlib.Path(MODELS.name) / "wide.json"
 WIDE_MODEL.write_text(json.dumps(support.sequential("wide", [("Flatten", {}), *(
     ("Dense", {"units": units, "activation": activation}) for units, activation in ((300, "tanh"), (700, "tanh"), (10, "softmax")))])))
@@ -40,8 +41,8 @@ SMALL, MLP = ["--model", LEAST, *COMMON], ["--model", "mlp", *COMMON]
 
 
 def run(*args, whole=False, unoptimized=False, **kwargs):
-    """whole: a step may be one launch. unoptimized: its kernels are not optimized, and so may be other ones: a device's rates
-    decide, too."""
+    """whole: a step may be one launch. unoptimized: kernels are compiled without optimization. The kernels may differ,
+    too, because a device's rates influence their choice."""
     args = list(map(str, args))
     if unoptimized:
         kwargs["env"] = os.environ | support.unoptimized()
@@ -65,7 +66,7 @@ class CommandLine(support.InFolder):
         self.assertEqual(result.returncode, 0, result.stderr)
         return json.loads(result.stdout)
 
-    # ---- what works ----
+    # ---- successful commands ----
 
     def test_version_and_help(self):
         self.assertRegex(run("--version").stdout, r"^clique \d+\.\d+\.\d+")
@@ -106,7 +107,7 @@ class CommandLine(support.InFolder):
         self.assertEqual(json.loads(result.stdout)["unlisted"], unlisted)
         self.assertIn(line, result.stderr)
         train = ["train", "--model", LEAST, "--data", SYNTHETIC, "--take", 128, "--steps", 1, "--no-test"]
-        for times in range(2):  # with the whole list of devices, then with the one that was kept
+        for times in range(2):  # with the full list of devices, then with the kept list
             result = run(*train, env=env)
             self.assertEqual(result.returncode, 0, result.stderr)
             self.assertEqual(result.stderr, "clique: warning: " + line)
@@ -141,7 +142,8 @@ class CommandLine(support.InFolder):
         self.assertEqual(report["launches_per_step"], 1)
         two = ["--devices", "pocl:0,pocl:1", "--steps", 1, "--no-test"]
         self.assertEqual(self.train(*MLP, *two, whole=True)["launches_per_step"], 2)
-        self.assertEqual(self.train(*MLP, *two, "--bucket-bytes", 1, whole=True)["launches_per_step"], 2 + 2)  # a bucket a layer
+        # One bucket per layer.
+        self.assertEqual(self.train(*MLP, *two, "--bucket-bytes", 1, whole=True)["launches_per_step"], 2 + 2)
         traced = self.train(*MLP, "--steps", 1, "--no-test", "--trace", self.folder / "trace.json", whole=True)
         self.assertEqual(traced["launches_per_step"], len(plan["launches"]))
         apart = self.train(*MLP, "--steps", 1, "--no-test")
@@ -153,7 +155,7 @@ class CommandLine(support.InFolder):
         self.assertIsNone(report["diverged_step"])
 
     def test_disabled_paths(self):
-        """What is trained is the same."""
+        """Training gives the same weights with disabled paths."""
         weights = [self.folder / "whole", self.folder / "apart"]
         for path, *off in ((weights[0],), (weights[1], *support.APART)):
             self.train(*MLP, "--steps", 2, "--no-test", "--save", path, *off, whole=True)
@@ -163,7 +165,8 @@ class CommandLine(support.InFolder):
         self.fails(2, "train", *MLP, "--disable-paths", "overlap,one lunch", says=["'one lunch' is unknown", "expected one launch, "])
 
     def test_saved_weights_have_statistics(self):
-        """Of batch normalisation: two epochs are one, and another one from its weights."""
+        """The statistics of batch normalisation: two epochs equal one epoch and a second one from the first one's
+        weights."""
         golden = pathlib.Path(__file__).parent.parent / "golden/normalised/residual_bn"
         shutil.copy(golden / "x_train.npy", self.folder)
         shutil.copy(golden / "y_train.npy", self.folder)
@@ -187,9 +190,10 @@ class CommandLine(support.InFolder):
     def test_a_diverged_loss_is_told(self):
         weights = self.folder / "w.safetensors"
         self.assertEqual(run("train", *SMALL, "--steps", 1, "--no-test", "--save", weights).returncode, 0)
-        weights.write_bytes(weights.read_bytes()[:-4] + struct.pack("<f", float("nan")))  # of the last bias
+        weights.write_bytes(weights.read_bytes()[:-4] + struct.pack("<f", float("nan")))  # the last bias
         self.fails(3, "train", *SMALL, "--steps", 20, "--no-test", "--init", weights, says=("'dense_2/bias'", "value 9 is nan"))
-        weights.write_bytes(weights.read_bytes()[:-4] + struct.pack("<f", 3e38))  # the sum of the losses is beyond float32
+        # The sum of the losses exceeds float32.
+        weights.write_bytes(weights.read_bytes()[:-4] + struct.pack("<f", 3e38))
         self.fails(1, "train", *SMALL, "--steps", 20, "--no-test", "--init", weights, "--check-numerics",
                    says=("step 1 on pocl:0", "the loss of output 'dense_2'"))
         result = run("train", *SMALL, "--steps", 20, "--no-test", "--init", weights, "--json")
@@ -201,7 +205,8 @@ class CommandLine(support.InFolder):
         self.assertIn("clique: warning: the loss of step 1 is not finite", result.stderr)
 
     def test_memory_that_is_not_coherent(self):
-        """Devices whose kernels and the host do not see what the other writes train alike, through copies."""
+        """On devices whose kernels and host do not see each other's writes, training gives the same result, through
+        copies."""
         logs = [self.folder / name for name in ("plain.jsonl", "stale.jsonl")]
         two = ["train", *SMALL, "--devices", "pocl:0,pocl:1", "--steps", 8, "--no-test", "--log"]
         self.assertEqual(run(*two, logs[0]).stderr, "")
@@ -235,7 +240,8 @@ class CommandLine(support.InFolder):
         self.assertEqual(sorted(p.name for p in self.folder.iterdir()), ["p.npy", "run.jsonl", "w.safetensors"])
 
     def test_accumulate(self):
-        """Two batches of 32 are as one of 64, also at the end of an epoch of 616: 32 and 8 samples as 40."""
+        """Two batches of 32 equal one batch of 64, also at the end of an epoch of 616 samples: 32 and 8 samples equal
+        40."""
         logs = [self.folder / name for name in ("whole.jsonl", "cut.jsonl")]
         steps = [*SMALL, "--take", 616, "--devices", "pocl:0,pocl:1", "--no-test", "--shuffle", "off", "--steps", 15, "--log"]
         self.assertEqual(self.train(*steps, logs[0], "--batch", 64)["accumulate"], 1)
@@ -250,7 +256,7 @@ class CommandLine(support.InFolder):
         self.assertIn(", an update for 2 batches\n", run("train", *steps, logs[1], "--batch", 32, "--accumulate", 2).stdout)
 
     def test_weights_of_samples(self):
-        """A weight of 2 for each sample of the whole set is twice the rate, to the bit, and twice the loss."""
+        """A weight of 2 for every sample equals twice the learning rate, to the bit, and twice the loss."""
         double, plain, weighted = self.folder / "double.npy", self.folder / "plain", self.folder / "weighted"
         npy(double, (SAMPLES,), "<f4", struct.pack("<f", 2) * SAMPLES)
         common = [*SMALL, "--steps", 4]
@@ -271,8 +277,8 @@ class CommandLine(support.InFolder):
         self.fails(3, "train", *common, "--sample-weights", self.folder / "none.npy", says=["none.npy", "cannot open"])
 
     def test_regression(self):
-        """Values of any sign from .npy files. Samples are 0, so that the bias alone learns: with lr 1/4 its distance
-        from the target becomes three quarters in each step."""
+        """Values of any sign from .npy files. All samples are 0, so that only the bias learns. With lr 1/4, each step
+        reduces the bias's distance from the target to three quarters."""
         layers = [{"class_name": "InputLayer", "config": {"name": "input", "batch_shape": [None, 3]}},
                   {"class_name": "Dense", "config": {"name": "line", "units": 2, "activation": "linear", "use_bias": True}}]
         model, log, weights, out = (self.folder / n for n in ("line.json", "run.jsonl", "w.safetensors", "p.npy"))
@@ -301,7 +307,8 @@ class CommandLine(support.InFolder):
         self.assertRegex(result.stderr, r"loss \d+\.\d+  mae 1\.6875  root_mean_squared_error \d+\.\d+  16 samples")
         self.assertEqual(run("predict", *common[:4], *common[-2:], "--out", out).returncode, 0)
         self.assertIn(b"(16, 2)", out.read_bytes()[:128])
-        plain = run("train", *common[:-2], "--optimizer", "sgd:lr=0.25", "--log", "/dev/null", "--steps", 1, whole=True)  # the program is above's
+        # The program is the same as above.
+        plain = run("train", *common[:-2], "--optimizer", "sgd:lr=0.25", "--log", "/dev/null", "--steps", 1, whole=True)
         self.assertRegex(plain.stdout, r"epoch 1  loss \d+\.\d+  test loss \d+\.\d+  \d")
         self.fails(2, "train", *common[:-2], "--metrics", "speed", says=["speed", "accuracy", "precision"])
         self.fails(2, "train", *common[:-2], "--class-weights", "0=2,x", says=["class weights", "CLASS=WEIGHT"])
@@ -343,7 +350,8 @@ class CommandLine(support.InFolder):
         self.fails(2, "train", *common[:-2], "--metrics", "confusion_matix", says=["confusion_matix", "'confusion_matrix'"])
 
     def two_outputs(self):
-        """Two Dense layers on one input of zeros, of which one layer's name needs an escape in JSON; the files."""
+        """Two Dense layers on one input of zeros. One layer's name needs an escape in JSON. Returns the options that
+        name the files."""
         def dense(name, units):
             history = {"config": {"shape": [None, 3], "dtype": "float32", "keras_history": ["input", 0, 0]}, "class_name": "__keras_tensor__"}
             return {"class_name": "Dense", "name": name, "config": {"name": name, "units": units, "activation": "linear", "use_bias": True},
@@ -362,8 +370,9 @@ class CommandLine(support.InFolder):
                 "--batch", 16]
 
     def test_several_outputs(self):
-        """A loss, a weight and metrics for each. With lr 1/4 the distance of line's bias from its target becomes three
-        quarters in each step, as a loss of two values is their mean; that of side's, with weight 1.5, a quarter."""
+        """Each output has its own loss, weight and metrics. With lr 1/4, each step reduces the distance of line's bias
+        from its target to three quarters, since a loss of two values is their mean. With weight 1.5, the distance of
+        side's bias becomes a quarter."""
         common = self.two_outputs()
         log, weights, out = (self.folder / n for n in ("run.jsonl", "w.safetensors", "p.npy"))
         wanted = ["--loss", "mse", "--loss-weight", 'si"de=1.5', "--metrics", 'si"de=mae']
@@ -396,7 +405,7 @@ class CommandLine(support.InFolder):
         self.assertRegex(plan.stdout, r'loss +si"de_loss +.* = loss\(.*, labels of si"de\)')
 
     def test_open_sizes(self):
-        """What a model's file leaves open is said on the command line, in one number or as shapes."""
+        """The command line gives the sizes that a model's file leaves open, as one number or as shapes."""
         model = support.sequential("wide", [("GlobalAveragePooling2D", {}), ("Dense", {"units": 2, "activation": "softmax"})])
         model["config"]["layers"][0]["config"]["batch_shape"] = [None, None, None, 1]
         common = ["--model", self.put("wide.json", model), "--devices", "pocl:0"]
@@ -417,7 +426,8 @@ class CommandLine(support.InFolder):
         self.fails(2, "plan", "--model", "mlp", "--input-shape", "28", says=["--input-shape", "'mlp'"])
 
     def test_text(self):
-        """The text repeats itself, so that a model that looks at the tokens behind it comes below what guessing costs."""
+        """The text repeats itself, so that a model that uses the preceding tokens reaches a lower loss than
+        guessing."""
         book = self.folder / "book.txt"
         book.write_bytes(b"abcdefgh" * 400)
         common = ["--model", "gpt:layers=1,width=16,heads=2,context=8", "--data", f"text:{book}", "--batch", 32,
@@ -428,7 +438,7 @@ class CommandLine(support.InFolder):
         last = report["epochs"][-1]
         self.assertLess(last["val_perplexity"], 4)
         tested = json.loads(run("eval", *common, "--weights", weights, "--json").stdout)
-        self.assertEqual(tested["samples"], 39)  # of 320 bytes that are held back, 319 have one behind them
+        self.assertEqual(tested["samples"], 39)  # of 320 held-back bytes, 319 have a next byte
         self.assertAlmostEqual(tested["perplexity"], last["val_perplexity"], 5)
         self.fails(3, "train", *common[:2], "--data", "text:/no/such/book", says=["/no/such/book"])
         self.fails(2, "train", *common, "--save", book, says=["--save", "--data"])
@@ -440,7 +450,8 @@ class CommandLine(support.InFolder):
         self.fails(3, "train", *common, *long, says=["book.txt (train) has 71 bytes", "takes windows of 64", "a shorter context"])
 
     def test_samples_as_labels(self):
-        """As fit(x, x): the loss is the distance of what comes out from what went in, as the model gets it."""
+        """The same as fit(x, x): the loss is the distance between the model's output and its input, as the model
+        receives it."""
         bytes_of = [(7 * i * i + 11 * i) % 256 for i in range(16 * 5)]
         for part in ("train", "test"):
             npy(self.folder / f"x_{part}.npy", (16, 5), "|u1", bytes(bytes_of))
@@ -540,26 +551,26 @@ class CommandLine(support.InFolder):
         return json.loads(result.stdout)
 
     def test_machines(self):
-        """A step on many machines, held against rings worked out by hand; without devices, and measured on one."""
+        """Steps on many machines, compared with rings computed by hand; without devices, and measured on one."""
         given = ("--compute-ms", "10,20,2", "--gradient", "4e7@0.5,8e7@1", "--batch", 32)
         plan = self.simulated(6, "--link", 1, "--latency", 0, *given)
         self.assertEqual([row["machines"] for row in plan["rows"]], [1, 2, 4, 6])
         self.assertEqual(plan["rows"][0]["efficiency"], 1)
-        for row in plan["rows"][1:]:  # exchanges of 1 ns a byte: of the first part from 20 ms on, then of the second
+        for row in plan["rows"][1:]:  # exchanges at 1 ns a byte: the first part from 20 ms on, then the second
             n = row["machines"]
             ring = 2 * (n - 1) / n * 120  # ms
-            self.assertAlmostEqual(row["exchange_ms"] / ring, 1, delta=0.01)  # and messages, and adding
+            self.assertAlmostEqual(row["exchange_ms"] / ring, 1, delta=0.01)  # plus the messages, and the additions
             self.assertAlmostEqual(row["step_ms"] / (20 + ring + 2), 1, delta=0.01)
             self.assertAlmostEqual(row["efficiency"], 32 / row["step_ms"], places=9)
             self.assertAlmostEqual(row["images_per_s"], 1e3 * 32 * n / row["step_ms"], places=6)
         self.assertGreater(self.simulated(2, *given, "--spread", 0.1)["rows"][1]["waiting_ms"], 1)
-        # A ring's latency grows with the machines, a torus's with their root.
+        # A ring's latency grows with the machines, a torus's latency with their square root.
         rows = self.simulated(1024, "--latency", 100, *given)["rows"]
         self.assertEqual([row["algorithm"] for row in rows][-1], "torus")
         text = run("plan", "--machines", 1024, "--devices-per-machine", 4, *given).stdout
         self.assertRegex(text, r"\n +1024 +4096 ")
         self.assertRegex(text, r"\nadding machines pays up to \d+: ")
-        # More machines lose at first, and gain later: they do not pay.
+        # More machines are slower at first and faster later: they do not pay.
         losing = self.simulated(64, "--compute-ms", "10,20", "--gradient", "4e8@0.1,6e7@1")
         self.assertLess(losing["rows"][1]["gain"], 1)
         self.assertEqual(losing["pays_to_machines"], 1)
@@ -577,7 +588,7 @@ class CommandLine(support.InFolder):
             self.fails(2, "plan", "--machines", 2, *(given[:2] if option != "compute-ms" else ()), f"--{option}", wrong, says=[f"--{option}"])
 
     def test_recomputation(self):
-        """`auto` takes the first plan that fits; losses are the same. `plan` shows the plans that there are."""
+        """`auto` takes the first plan that fits, with the same losses. `plan` shows all plans."""
         command = ("--model", "cnn", "--batch", 64, "--devices", "pocl:0")
         plan = json.loads(run("plan", *command, "--json").stdout)
         rows = plan["recompute"]
@@ -598,16 +609,16 @@ class CommandLine(support.InFolder):
         got = json.loads(result.stdout)
         self.assertLessEqual(got["device_bytes"], limit)
         self.assertEqual(got["epochs"][0]["loss"], want["epochs"][0]["loss"])
-        self.assertEqual(got["step_ms"], {"p50": None, "p95": None})  # two steps do not tell
+        self.assertEqual(got["step_ms"], {"p50": None, "p95": None})  # two steps are too few to measure
         measured = json.loads(run("plan", *command, "--measure", "--json").stdout)["recompute"]
         self.assertTrue(all(row["measured_ms"] > 0 for row in measured))
         self.fails(4, *train, "--recompute", "auto", "--memory-limit", limit // 4, says=["would fit"])
         counted = self.fails(4, *train, "--recompute", "auto", "--memory-limit", limit // 2, says=["a batch of", "would fit"])
-        self.assertNotIn("smaller --batch", counted)  # whether one would fit was said
+        self.assertNotIn("smaller --batch", counted)  # the error already said whether one would fit
         self.fails(2, *train, "--recompute", "auot", says=["auto"])
 
     def test_plan_writes_the_model(self):
-        """A file of Keras, which is read as the model that it was made of. Nothing is left of one that cannot be written."""
+        """The file is a Keras file. Clique reads it back as the original model. A failed write leaves no file."""
         path = self.folder / "cnn.json"
         told = json.loads(run("plan", "--model", "cnn", "--write-model", path, "--json").stdout)
         self.assertEqual(told["parameters"], 32 * 10 + 64 * (9 * 32 + 1) + 10 * (1600 + 1))
@@ -640,7 +651,8 @@ class CommandLine(support.InFolder):
         self.assertRegex(text, r"\n +0 +320 .*  input_layer, conv2d, max_pooling2d\n")
 
     def test_memory_limit(self):
-        """A model whose parameters, state and activations no device holds trains on two by stages, and with central storage."""
+        """No device has memory for the model's parameters, state and activations. Two devices train it by stages, and
+        with central storage."""
         command = ("train", *WIDE, "--no-test", "--steps", 3)
         limit = ("--memory-limit", 5_400_000)
         self.fails(4, *command, "--devices", "pocl:0", *limit, says=["of the budget"])
@@ -651,7 +663,7 @@ class CommandLine(support.InFolder):
             self.assertAlmostEqual(json.loads(result.stdout)["epochs"][0]["loss"], want, delta=1e-5 * want)
 
     def test_pipeline(self):
-        """Training, evaluation and prediction by stages give what one device does."""
+        """Training, evaluation and prediction by stages give the results of one device."""
         weights, out = self.folder / "pipeline.safetensors", self.folder / "pipeline.npy"
         single = ("--devices", "pocl:0")
         one = json.loads(run("train", *WIDE, *single, "--epochs", 1, "--json", "--save", weights).stdout)
@@ -668,7 +680,7 @@ class CommandLine(support.InFolder):
 
     def test_plan_of_synchronized_statistics(self):
         model = self.put("model.json", support.synchronized_model())
-        command = ("plan", "--model", model, "--json")  # 8 samples for a replica
+        command = ("plan", "--model", model, "--json")  # 8 samples per replica
         one, two = (json.loads(run(*command, "--batch", batch, "--devices", devices, whole=whole).stdout)
                     for batch, devices, whole in ((8, "pocl:0", False), (16, "pocl:0,pocl:1", True)))
         exchanges, none = ([l for l in plan["launches"] if l["kernel"] == "all_reduce"] for plan in (two, one))
@@ -680,7 +692,7 @@ class CommandLine(support.InFolder):
         self.assertEqual(reasons["one launch"], "sums are exchanged within the step")
 
     def test_plan_of_a_split_model(self):
-        """--strategy tensor: which variables replicas split, and where they add up."""
+        """--strategy tensor: which variables replicas split, and which launches add partial sums."""
         command = ("plan", "--model", "mlp", "--batch", 16, "--strategy", "tensor", "--devices", "pocl:0,pocl:1,pocl:2")
         plan = json.loads(run(*command, "--graph", "--json").stdout)
         self.assertEqual({v["name"]: v.get("split") for v in plan["variables"]},
@@ -690,7 +702,7 @@ class CommandLine(support.InFolder):
         cut = [(node["operation"], node["layer"]) for node in plan["graph"] if node["pass"] == "cut"]
         self.assertIn(("all_reduce", "dense_1"), cut)
         sums = [(l["segment"], l["layer"], l["bytes"]) for l in plan["launches"] if l["kernel"] == "all_reduce"]
-        self.assertEqual(sums, [("forward", "dense_1", 2 * 4 * 10 * 16)])  # the samples have no gradient
+        self.assertEqual(sums, [("forward", "dense_1", 2 * 4 * 10 * 16)])  # no gradient of the samples is computed
         self.assertRegex(run(*command).stdout, r"\ndense_1/kernel +rows +0 +42 43 43\nparameters of each replica: ")
         reasons = {p["name"]: p["reason"] for p in plan["paths"]}
         self.assertEqual({reasons["overlap"], reasons["sharded update"]}, {"replicas split the weights, not the batch"})
@@ -699,7 +711,7 @@ class CommandLine(support.InFolder):
                    says=["no Dense layer of at least 11 units", "mirrored"])
 
     def test_plan_of_split_attention(self):
-        """Whole heads, and columns of the table; each replica has fewer parameters."""
+        """Attention is split by heads, and the table by columns. Each replica has fewer parameters."""
         command = ("plan", "--model", "gpt:layers=1,width=48,heads=3,context=8,vocabulary=64", "--batch", 2, "--json")
         two, one = (json.loads(run(*command, *how).stdout)
                     for how in (("--devices", "pocl:0,pocl:1", "--strategy", "tensor"), ("--devices", "pocl:0")))
@@ -717,7 +729,7 @@ class CommandLine(support.InFolder):
                                 ("backward", "dense"), ("backward", "multi_head_attention")])
 
     def test_plan_of_turned_kernels(self):
-        """Split by inputs, whichever axis of the kernel these are."""
+        """Kernels are split by inputs, whichever axis holds these."""
         golden = json.loads((pathlib.Path(__file__).parent.parent / "golden" / "single_layers.json").read_text())
         model = self.folder / "turned.json"
         model.write_text(json.dumps(next(m["model"] for m in golden["models"] if m["name"] == "kernels_turned")))
@@ -741,7 +753,7 @@ class CommandLine(support.InFolder):
                 self.assertGreaterEqual(e["dur"], 0)
                 names.setdefault(threads[e["pid"], e["tid"]], []).append(e["name"])
         self.assertEqual(names["host"].count("step"), 2 * 6)
-        self.assertEqual(names["exchange"], ["all-reduce"] * 2 * 6 * 3)  # a bucket for each layer with weights
+        self.assertEqual(names["exchange"], ["all-reduce"] * 2 * 6 * 3)  # one bucket for each layer with weights
         for kernel in ("conv2d + max_pooling2d/forward", "conv2d_1 + max_pooling2d_1/backward", "dense/weight gradient", "update/update"):
             self.assertIn(kernel, names["queue"])
         self.assertEqual([p.name for p in self.folder.iterdir()], ["trace.json"])
@@ -755,17 +767,17 @@ class CommandLine(support.InFolder):
         self.assertIn("first 200 steps", " ".join(run("train", "--help=all").stdout.split()))
 
     def test_fewer_bytes(self):
-        """The script that draws what compression and local steps cost."""
+        """The script that draws the cost of compression and local steps."""
         script = pathlib.Path(__file__).resolve().parents[2] / "bench/fewer-bytes"
         options = ["--model", "mlp", "--data", SYNTHETIC, "--take", "256", "--epochs", "1", "--seeds", "1"]
         done = subprocess.run([script, "--clique", BIN / "clique", *options, "-o", self.folder], capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
         rows = [line.split("|") for line in (self.folder / "fewer-bytes.md").read_text().splitlines()[2:]]
         sent = {row[1].strip(" `"): int(row[5].replace(",", "")) for row in rows}
-        arena = 4 * (784 * 128 + 128 + 128 * 10 + 128)  # the last bias has 128 places, too
+        arena = 4 * (784 * 128 + 128 + 128 * 10 + 128)  # the last bias is padded to 128 values, too
         self.assertEqual(sent["plain"], arena)
         self.assertEqual(sent["f16"], arena // 2)
-        self.assertEqual(sent["topk=0.01"], 8 * 1018)  # of 101,770
+        self.assertEqual(sent["topk=0.01"], 8 * 1018)  # 1018 of 101,770 values
         self.assertEqual(sent["local-steps 16"], arena // 16)
         lines = xml.etree.ElementTree.parse(self.folder / "fewer-bytes.svg").getroot().findall("{*}polyline")
         self.assertEqual(len(lines), len(rows))
@@ -789,10 +801,10 @@ class CommandLine(support.InFolder):
         self.assertEqual((report["server"]["updates"], report["server"]["gradients"], report["server"]["staleness"]), (10, 20, []))
         self.assertNotIn("server", self.train(*steps))
 
-    # ---- what is refused ----
+    # ---- refused commands ----
 
     def test_checkpoints(self):
-        """A run that is cut in two has the weights and the log of one that was not."""
+        """A run that was split in two has the same weights and log as an uninterrupted run."""
         common = [*SMALL, "--optimizer", "adamw:weight_decay=0.01", "--clip", "global_norm=0.5", "--no-decay", "bias",
                   "--optimizer-of", "*bias=sgd:lr=0.01"]  # fmt: skip
         whole, parts = self.folder / "whole.safetensors", self.folder / "parts.safetensors"
@@ -813,7 +825,8 @@ class CommandLine(support.InFolder):
         self.fails(3, "train", *other, "--epochs", 2, "--checkpoint", kept, "--resume", says=["conv2d"])
 
     def test_resume_with_other_options(self):
-        """A table that was lost begins anew, a log need not be a file, and a schedule replaces a rate set by hand."""
+        """A lost table begins anew. A log need not be a regular file. A schedule replaces a learning rate that was set
+        by hand."""
         kept, table = ["--checkpoint", self.folder / "kept"], self.folder / "epochs.csv"
         first = self.train(*SMALL, "--epochs", 2, *kept, "--csv", table, "--log", "/dev/null",
                            "--reduce-lr", "monitor=loss,min_delta=100,patience=1")  # fmt: skip
@@ -825,14 +838,16 @@ class CommandLine(support.InFolder):
         self.assertIn("epochs.csv: lines of earlier epochs are missing", result.stderr)
         lines = table.read_text().splitlines()
         self.assertEqual((lines[0], [line.split(",")[0] for line in lines[1:]]), (header, ["1", "2"]))
-        # Of the third epoch, which is told again, and two more. The rate falls behind the fourth; the fifth's checkpoint has it.
+        # The third epoch, which is reported again, and two more. The rate falls after the fourth epoch, and the fifth's
+        # checkpoint contains it.
         self.train(*SMALL, "--epochs", 5, *kept, "--resume", "--reduce-lr", "monitor=loss,min_delta=100,patience=1")
         result = run("train", *SMALL, "--epochs", 6, *kept, "--resume", "--schedule", "constant:warmup=5")
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("was set by hand and is left out: the training has a schedule", result.stderr)
 
     def test_resume_with_other_layers_frozen(self):
-        """The optimizer has a state of what is trained alone: what is frozen stays what it was, or there is no state."""
+        """The optimizer has state only for trained variables. So frozen layers must stay frozen, unless the optimizer
+        has no state."""
         for first, then, says in ((["--freeze", "dense"], [], "variable dense/kernel was frozen, and is trained now"),
                                   ([], ["--freeze", "dense"], "variable dense/kernel was trained, and is frozen now")):
             kept = ["--checkpoint", self.folder / f"kept{len(first)}"]
@@ -846,7 +861,8 @@ class CommandLine(support.InFolder):
         self.assertEqual(again["checkpoints"]["resumed_from"], 1)
 
     def test_resume_with_edited_files(self):
-        """Another program has saved the table and the log: other ends of lines, a comment, other spaces, no last end."""
+        """Another program has saved the table and the log: with other line ends, a comment, other spaces, and no
+        newline at the end."""
         kept, table, log = self.folder / "kept", self.folder / "epochs.csv", self.folder / "log.jsonl"
         common = [*SMALL, "--checkpoint", kept, "--resume", "--csv", table, "--log", log]
         self.train(*common, "--epochs", 2)
@@ -862,15 +878,16 @@ class CommandLine(support.InFolder):
         steps = [json.loads(line)["step"] for line in after[1:]]
         self.assertEqual(steps, list(range(1, steps[-1] + 1)))
         self.assertEqual(steps[-1], 3 * len(lines) // 2)
-        log.write_text("\n".join(after))  # whole, but for its end
+        log.write_text("\n".join(after))  # complete, except for its last newline
         self.train(*common, "--epochs", 4)
         self.assertEqual([json.loads(line)["step"] for line in log.read_text().splitlines()[1:]], list(range(1, 4 * len(lines) // 2 + 1)))
 
     def test_limited_file_size(self):
-        """A checkpoint that is too large for ulimit -f is a warning, a log that is too large a failure, and no signal."""
+        """A checkpoint that is too large for ulimit -f causes a warning. A log that is too large causes a failure.
+        Neither causes a signal."""
         def limit():
             resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
-        self.train(*SMALL, "--steps", 1)  # kernels are built and kept
+        self.train(*SMALL, "--steps", 1)  # builds the kernels, and keeps them
         result = run("train", *SMALL, "--epochs", 1, "--checkpoint", self.folder / "kept", "--checkpoint-every", 2, preexec_fn=limit)
         self.assertEqual(result.returncode, 1, result.stderr)
         self.assertIn("File too large; training goes on", result.stderr)
@@ -880,7 +897,7 @@ class CommandLine(support.InFolder):
         self.assertIn("File too large", result.stderr)
 
     def test_last_checkpoint_fails(self):
-        """Where its folder would be is a file."""
+        """A file has the name of the checkpoint's folder."""
         kept, saved = self.folder / "kept", self.folder / "saved.safetensors"
         kept.mkdir()
         (kept / "step-000000000010").write_text("")
@@ -889,7 +906,7 @@ class CommandLine(support.InFolder):
         self.assertEqual(self.train(*SMALL, "--epochs", 2, "--checkpoint", kept)["checkpoints"]["last_step"], 20)
 
     def test_stopped_early(self):
-        """Has a checkpoint of its end, from which the same command comes to the same end."""
+        """A training that stops early keeps a last checkpoint. From it, the same command reaches the same end."""
         stopping = [*SMALL, "--epochs", 9, "--early-stopping", "monitor=loss,min_delta=100,patience=2",
                     "--checkpoint", self.folder / "kept", "--csv", self.folder / "epochs.csv"]  # fmt: skip
         first = self.train(*stopping)
@@ -901,7 +918,7 @@ class CommandLine(support.InFolder):
         self.assertEqual((self.folder / "epochs.csv").read_text(), table)
 
     def test_callbacks(self):
-        """Each epoch that is not better by 100 is no improvement: the first alone is one."""
+        """Only an epoch that is better by 100 counts as an improvement, so the first epoch is the only one."""
         best, table = self.folder / "best.safetensors", self.folder / "epochs.csv"
         told = run("train", *SMALL, "--epochs", 6, "--early-stopping", "monitor=loss,min_delta=100,patience=1,restore_best=1").stdout
         self.assertRegex(told, r"\nstopped early: epoch 1 was the best, with \d\.\d{4}: its weights are put back\n")
@@ -928,7 +945,7 @@ class CommandLine(support.InFolder):
         self.fails(1, "train", *SMALL, "--csv", self.folder / "none" / "a.csv", says=["a.csv"])
 
     def test_average(self):
-        """Of one update the average is the weights; of two it lies between."""
+        """After one update the average equals the weights. After two updates it lies between."""
         files = [self.folder / f"{i}.safetensors" for i in range(4)]
         for path, *options in ((files[0], "--steps", 1), (files[1], "--steps", 1, "--ema", 0.9),
                                (files[2], "--steps", 2), (files[3], "--steps", 2, "--ema", 0.9)):  # fmt: skip

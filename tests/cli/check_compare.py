@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""clique compare, on result files written here by hand after docs/bench.md.
+"""Tests clique compare on result files that this test writes by hand, in the format of docs/bench.md.
 
 usage: check_compare.py BIN_FOLDER
 """
@@ -58,7 +58,7 @@ class Compare(support.InFolder):
         for row, ratio, verdict in zip(result["rows"], (2.0, 200 / 190, 0.5), (True, False, True)):
             self.assertEqual(row["measure"], "time_us")
             self.assertAlmostEqual(row["ratio"], ratio, places=12)
-            # The range by hand: A took 0.9 to 1.1 of its p50 and so did B.
+            # The range, computed by hand: A and B both took 0.9 to 1.1 of their p50.
             self.assertAlmostEqual(row["ratio_least"], ratio * 0.9 / 1.1, places=12)
             self.assertAlmostEqual(row["ratio_most"], ratio * 1.1 / 0.9, places=12)
             self.assertIs(row["beyond_noise"], verdict)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The commands with one allocation or OpenCL call that fails, or all from one on.
+"""Runs the commands while one allocation or OpenCL call fails, or all from one on.
 
-Whatever fails, a command ends by itself and in time, with an exit code of the contract; where that is not 0, with one
-line that says why, and with its output files whole or not there; where it is 0, with all that it gives when nothing
-fails. Nothing stays behind that it wrote on the way.
+Whatever fails, a command ends by itself and in time, with an exit code of the contract. If the code is not 0, the
+command prints one line with the reason, and its output files are complete or absent. If the code is 0, the command's
+results are the same as without a failure. The command leaves no temporary files.
 
 usage: check_faults.py TESTS_FOLDER [--every K | --whole]     (--whole: every allocation and every call, once and with all
 after it; takes hours. --every K: each K-th of them)
@@ -30,16 +30,16 @@ if "--every" in sys.argv:
     EVERY = int(sys.argv[at + 1])
     del sys.argv[at:at + 2]
 TESTS = pathlib.Path(sys.argv.pop(1) if len(sys.argv) > 1 else "build/tests")
-LIMIT_S = 120  # of one command, on a machine with much else to do
+LIMIT_S = 120  # for one command, on a busy machine
 DEVICE = ["--devices", "pocl:0"]
 BOTH = ["--devices", "pocl:0,pocl:1"]
-FEW = "synthetic:28x28/10/64"  # to make the 60000 samples of `synthetic` takes longer than the rest of a command
-# How far into a command's allocations or calls the short form lets one fail, beside the first ones.
+FEW = "synthetic:28x28/10/64"  # making the 60000 samples of `synthetic` takes longer than the rest of a command
+# How far into a command's allocations or calls the short form makes one fail, besides the first ones.
 EARLY, PLACES = 3, (0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0)
 
 
 class Ending:
-    """How a command ended, and what it left in its folder."""
+    """How a command ended, and which files it left in its folder."""
 
     def __init__(self, process, folder):
         self.code, self.out, self.err = process.returncode, process.stdout, process.stderr
@@ -60,7 +60,7 @@ def run(command, faults=None):
 
 
 def orders(count):
-    """What is to fail out of so many: "N" once, "N+" from there on."""
+    """Which of `count` allocations or calls fail: "N" only the N-th, "N+" the N-th and all later ones."""
     if EVERY:
         return [f"{n}{more}" for n in range(1, count + 1, EVERY) for more in ("", "+")]
     some = sorted({n for n in range(1, EARLY + 1) if n <= count} | {max(1, round(place * count)) for place in PLACES if count})
@@ -68,7 +68,7 @@ def orders(count):
 
 
 def rows(count, columns):
-    """A result of the bench suite as clique compare and report take it."""
+    """A result of the bench suite, as clique compare and report accept it."""
     return {"schema": "clique-bench/1", "bench": "all_reduce", "host": {"system": "Linux", "cores": 2}, "devices": [{"index": 0, "driver": "pocl"}],
             "command": "clique-bench all_reduce", "complete": True,
             "rows": [{"bytes": 1024 << i, "count": 256 << i, "algo": "ring", "transport": "staged", "in_place": bool(i % 2),
@@ -106,8 +106,9 @@ class Faults(unittest.TestCase):
         return str(pathlib.Path(self.folder.name, name))
 
     def check(self, ending, codes, same, whole):
-        """codes: those it may end with where it fails. same(ending): fails where an exit of 0 gave something else than all.
-        whole: {file: what reads it, and fails where it is not whole}, for files that may be there after a failure."""
+        """codes: the allowed exit codes of a failure. same(ending): fails if a command that exits with 0 gave an
+        incomplete result. whole: {file: function that reads it, and fails if it is incomplete}, for files that may
+        exist after a failure."""
         self.assertGreaterEqual(ending.code, 0, f"ended by signal {-ending.code}")
         self.assertEqual([name for name in ending.files if name.startswith(".")], [], "something was left behind")
         if ending.code == 0:
@@ -122,7 +123,7 @@ class Faults(unittest.TestCase):
             whole[name](content)
 
     def walk(self, command, same, whole=None):
-        """same(ending, usual): fails where what an exit of 0 gave is not all that `usual` gave."""
+        """same(ending, usual): fails if a command that exits with 0 gave less than `usual`."""
         usual = run(command)
         self.assertEqual((usual.code, usual.errors), (0, []), usual.err)
         self.assertGreater(usual.allocations, 0)
@@ -151,22 +152,23 @@ class Faults(unittest.TestCase):
         except subprocess.TimeoutExpired as late:
             return late
 
-    # ---- what a whole output is ----
+    # ---- complete outputs ----
 
     def same_text(self, ending, usual):
         self.assertEqual((ending.out, sorted(ending.files)), (usual.out, sorted(usual.files)))
-        for name, content in ending.files.items():  # no search for the difference: pages are long
+        for name, content in ending.files.items():  # does not search for the difference, because pages are long
             self.assertTrue(content == usual.files[name], f"{name} has {len(content)} bytes of {len(usual.files[name])}, or others")
 
     def same_devices(self, ending, usual):
-        """A device that fails its test is listed, with the reason; what it could not tell of itself may be missing."""
+        """A device that fails its test is listed with the reason. Properties that the device could not report may be
+        missing."""
         now, then = json.loads(ending.out)["devices"], json.loads(usual.out)["devices"]
         for device in now:
             self.assertEqual(list(device), list(then[0]))
             self.assertEqual(device["usable"], device["reason"] == "")
 
     def same_plan(self, ending, usual):
-        """A driver that keeps a figure of its device to itself may get other launches, but all of them."""
+        """If a driver does not report a property of its device, launches may differ, but none may be missing."""
         now, then = json.loads(ending.out), json.loads(usual.out)
         self.assertEqual([list(now), now["variables"], now["param_bytes"]], [list(then), then["variables"], then["param_bytes"]])
         if ending.calls == usual.calls:
@@ -181,7 +183,7 @@ class Faults(unittest.TestCase):
                 self.assertEqual(now[key], then[key])
         for key in ("loss", "accuracy", "val_loss", "val_accuracy"):
             self.assertAlmostEqual(now["epochs"][0][key], then["epochs"][0][key], places=5)
-        for key in ("confusion_matrix", "val_confusion_matrix"):  # where it was asked for
+        for key in ("confusion_matrix", "val_confusion_matrix"):  # if it was requested
             self.assertEqual(now["epochs"][0].get(key), then["epochs"][0].get(key))
         self.assertEqual(sorted(ending.files), sorted(usual.files))
         self.assertEqual(len(ending.files["w.safetensors"]), len(usual.files["w.safetensors"]))
@@ -202,7 +204,7 @@ class Faults(unittest.TestCase):
         self.assertEqual(len({line.count(b",") for line in content.splitlines() if b'"' not in line}), 1)
 
     def same_bench(self, ending, usual):
-        """All rows, each measured or with the reason why not."""
+        """All rows are there, each with a measurement or the reason for its absence."""
         now, then = json.loads(ending.files["r.json"]), json.loads(usual.files["r.json"])
         self.assertEqual(list(now), list(then))
         self.assertIs(now["complete"], True)
@@ -243,7 +245,7 @@ class Faults(unittest.TestCase):
                    "trace.json": json.loads})
 
     def test_train_with_synchronized_statistics(self):
-        """Replicas meet within their steps."""
+        """Replicas wait for each other within their steps."""
         self.walk(["clique_faulty", "train", "--model", self.given("model.json"), "--data", FEW, "--batch", "8",
                    "--steps", "2", "--json", "--save", "w.safetensors", "--log", "log.jsonl", "--trace", "trace.json", *BOTH], self.same_training,
                   {"log.jsonl": lambda content: None, "w.safetensors": lambda content: self.assertEqual(len(content) > 4 * 9600, True),
@@ -277,7 +279,7 @@ class Faults(unittest.TestCase):
         config = {"cluster": {"chief": ["localhost:1"], "worker": ["a:1", "b:1"], "ps": ["c:1"]}, "task": {"type": "chief", "index": 0}}
 
         def same(ending, usual):
-            """But for the run's id."""
+            """Equal, except for the run's id."""
             self.assertEqual(*(re.sub("CLIQUE_LAUNCH=[0-9a-f]{16}", "", e.out) for e in (ending, usual)))
 
         with unittest.mock.patch.dict(os.environ, PATH=f"{self.folder.name}:{os.environ['PATH']}", TF_CONFIG=json.dumps(config)):

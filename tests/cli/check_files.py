@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What commands do to files: no output overwrites an input or another output, and none is emptied before there is something to write.
+"""Tests what commands do to files: no output overwrites an input or another output, and no file is emptied before the
+new content exists.
 
 usage: check_files.py BIN_FOLDER     (the environment chooses the OpenCL drivers)
 """
@@ -79,12 +80,12 @@ class Files(support.InFolder):
                      "data/train-images-idx3-ubyte", "data/data_batch_1.bin"):
             self.refused("train", "--model", "m.json", "--data", "data", "--save", name, says=["--save", "--data"])
             self.refused("predict", "--model", "m.json", "--data", "data", "--weights", "w", "--out", name, says=["--out", "--data"])
-        # What is no data may lie there: it is the data that are wrong.
+        # Files that are not data may be in the folder: here the data themselves are wrong.
         result = self.run_in("train", "--model", "m.json", "--data", "data", "--save", "data/w.safetensors")
         self.assertEqual(result.returncode, 3, result.stderr)
 
     def test_outputs_of_predict(self):
-        """The file of each output is none of the others'."""
+        """The outputs' files must differ from each other."""
         layers = [{"class_name": "InputLayer", "config": {"name": "x", "batch_shape": [None, 28, 28]}, "name": "x", "inbound_nodes": []}]
         for name, units, source in (("flat", 0, "x"), ("a", 10, "flat"), ("b", 2, "flat")):
             kind, config = ("Dense", {"units": units}) if units else ("Flatten", {})
@@ -103,7 +104,7 @@ class Files(support.InFolder):
         self.refused(*predict, says=["--out", "--weights"])
 
     def test_checkpoints(self):
-        """What is in a checkpoint stays, by whatever name and link."""
+        """Nothing overwrites a checkpoint's files, by any name or link."""
         done = self.run_in(*TRAIN, "--checkpoint", "ck")
         self.assertEqual(done.returncode, 0, done.stderr)
         (step,) = (self.folder / "ck").iterdir()
@@ -118,7 +119,7 @@ class Files(support.InFolder):
         for i, name in enumerate(names):
             option = ("--save", "--save-best", "--csv", "--log", "--trace")[i % 5]
             self.refused(*going_on, option, name, says=[option, "--checkpoint", name])
-        result = self.run_in(*going_on, "--save", "ck/w.safetensors")  # beside them there is room
+        result = self.run_in(*going_on, "--save", "ck/w.safetensors")  # other names in the folder are allowed
         self.assertEqual(result.returncode, 0, result.stderr)
 
     def test_redirected(self):
@@ -129,7 +130,7 @@ class Files(support.InFolder):
         self.assertIn("--csv", result.stderr)
 
     def test_allowed(self):
-        """Devices are no files, and a name that is built in is none."""
+        """Devices are not files, and neither is the name of a built-in model."""
         self.put("mlp", "not a model")
         result = self.run_in(*TRAIN, "--log", "/dev/null", "--csv", "/dev/null", "--save", "w", "--checkpoint", "run")
         self.assertEqual(result.returncode, 0, result.stderr)
@@ -150,7 +151,7 @@ class Files(support.InFolder):
         self.addCleanup(reader.join)
 
     def test_pipes(self):
-        """A pipe has all lines, and one whose reader has gone is a write that fails, however much it can hold."""
+        """A pipe receives all lines. If its reader has gone, the write fails, whatever the pipe's capacity."""
         pipe, lines = self.make_pipe("pipe"), []
         reader = threading.Thread(target=lambda: lines.extend(pipe.read_text().splitlines()))
         reader.start()
@@ -193,7 +194,7 @@ class Files(support.InFolder):
         self.assertEqual(len((self.folder / "csv").read_text().splitlines()), 2)
 
     def test_keras_files(self):
-        """A .keras file is trained in part and saved as one, whose weights another training and eval take."""
+        """A .keras file is trained in part and saved as a .keras file. Another training and eval use its weights."""
         golden = pathlib.Path(os.environ["CLQ_TEST_SOURCE"]) / "tests/golden/keras_files/images.keras"
         data = ["--data", "synthetic:6x6x2/3/64", "--devices", "pocl:0"]
         train = ["train", *data, "--no-test", "--steps", 1, *support.APART]
@@ -213,7 +214,7 @@ class Files(support.InFolder):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("init tuned.keras: 1 of 2 variables; 1 with their initial values: dense_2/kernel; ", done.stderr)
         self.assertEqual(json.loads(done.stdout)["init"]["loaded"], ["dense_2/bias"])
-        # The program alone, as a build without HDF5 has it.
+        # The command without the program for Keras's files, as in a build without HDF5.
         alone = self.folder / "alone"
         alone.mkdir()
         shutil.copy(BIN / "clique", alone)

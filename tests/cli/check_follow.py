@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Weights of checkpoints: eval and predict with --checkpoint, eval --follow beside a training, and the evaluator of
-clique launch: check_follow.py BIN_FOLDER."""
+"""Tests weights of checkpoints: eval and predict with --checkpoint, eval --follow during a training, and the evaluator
+of clique launch: check_follow.py BIN_FOLDER."""
 import json
 import os
 import pathlib
@@ -16,7 +16,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "world"))
 from launch import Started, errors_in, free_port  # noqa: E402
 
 CLIQUE = pathlib.Path(sys.argv.pop(1)).resolve() / "clique"
-# It ends as $ACT says.
+# Ends as $ACT says.
 LAUNCHER = """#!/bin/bash
 [ "$1" = --version ] && { echo "mpirun (Open MPI) 4.1.4"; exit; }
 eval "$ACT"
@@ -51,8 +51,8 @@ class Follow(Started, InFolder):
         return json.loads(self.run_well("eval", *self.common, *options, "--json"))
 
     def assert_as_trained(self, line, in_order=True):
-        """The values of a step are those of the weights that a training up to that step saves. in_order: their sums were taken in
-        the same order, so that they are the same bits; else the loss differs by rounding."""
+        """Compares a step's values with those of the weights that a training up to that step saves. in_order: the sums
+        were added in the same order, so that they are equal to the bit. Else the loss differs by rounding."""
         saved = f"step {line['step']}"
         self.run_well("train", *self.plan, "--no-test", "--steps", line["step"], "--save", saved)
         right = self.evaluate("--weights", saved)
@@ -72,7 +72,7 @@ class Follow(Started, InFolder):
         for source in (["--weights", "w"], ["--checkpoint", "c"]):
             self.run_well("predict", *self.common, *source, "--out", f"{source[0][2:]}.npy")
         self.assertEqual((self.folder / "weights.npy").read_bytes(), (self.folder / "checkpoint.npy").read_bytes())
-        # Without its manifest a checkpoint is none; one that is damaged is told.
+        # A folder without a manifest does not count as a checkpoint. A damaged checkpoint is reported.
         newest, *_ = sorted((self.folder / "c").iterdir(), reverse=True)
         (newest / "manifest.json").rename(self.folder / "kept")
         self.assertNotEqual(self.evaluate("--checkpoint", "c")["loss"], by_file["loss"])
@@ -89,7 +89,7 @@ class Follow(Started, InFolder):
             self.refused(3, "part 0 of 1", *command, *self.common, "--weights", "w", "--data", self.folder / "part {rank} of {ranks}")
 
     def test_shard_of_a_process_that_is_alone(self):
-        """It has no effect, so that another one is none."""
+        """--shard has no effect, so that it may change."""
         for way in (["--shard", "file", "--steps", 3], ["--steps", 6, "--resume"], ["--shard", "off", "--steps", 9, "--resume"]):
             code, _, said = self.run_it("train", *self.plan, "--no-test", "--checkpoint", "c", *way)
             self.assertEqual((code, said), (0, ""))
@@ -101,10 +101,11 @@ class Follow(Started, InFolder):
         self.refused(2, "--follow needs", "eval", *self.common, "--weights", "w", "--follow")
         self.refused(3, "no whole checkpoint", "eval", *self.common, "--checkpoint", "none")
 
-    # ---- beside a training ----
+    # ---- during a training ----
 
     def follow_training(self, *options):
-        """Until it has evaluated two checkpoints the training goes on. What was printed, and the training's last checkpoint."""
+        """The training continues until two checkpoints are evaluated. Returns the output, and the training's last
+        checkpoint."""
         follower = self.start("eval", *self.common, "--checkpoint", "c", "--follow", *options)
         training = self.start("train", *self.plan, "--epochs", 1000000, "--no-test", "--checkpoint", "c", "--checkpoint-every", 7)
         lines = [follower.stdout.readline(), follower.stdout.readline()]
@@ -131,7 +132,7 @@ class Follow(Started, InFolder):
         self.assertTrue(lines[-1].startswith(f"step {newest}  "), lines)
 
     def test_follow_of_a_training_that_goes_back(self):
-        """Whose newest checkpoint is gone: the one before was evaluated, and what comes behind it is new."""
+        """The newest checkpoint is gone. The one before was already evaluated, so only later checkpoints are new."""
         steps = []
         self.run_well("train", *self.plan, "--no-test", "--steps", 6, "--checkpoint", "c", "--checkpoint-every", 3)
         follower = self.start("eval", *self.common, "--checkpoint", "c", "--follow", "--json")
@@ -155,7 +156,7 @@ class Follow(Started, InFolder):
     # ---- the evaluator of a launched training ----
 
     def evaluator(self, act, *options):
-        """Its end, and that of the host that launches: the launcher does what `act` says."""
+        """Returns how the evaluator ended, and how the launching host ended. The launcher does what `act` says."""
         program = self.folder / "mpirun.openmpi"
         program.write_text(LAUNCHER)
         program.chmod(0o755)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""clique generate, by models whose text is known: a table of logits that names the next token.
+"""Tests clique generate on models whose text is known: a table of logits determines the next token.
 
 usage: check_generate.py BIN_FOLDER     (the environment chooses the OpenCL drivers)
 """
@@ -18,7 +18,7 @@ CONTEXT = 8
 
 class Generate(support.InFolder):
     def model_of(self, tokens, successors):
-        """Files of an Embedding whose rows are logits: 8 for the tokens that may follow, 0 for the others."""
+        """Writes a model: an Embedding whose rows are logits, 8 for the tokens that may follow and 0 for the others."""
         layers = [{"class_name": "InputLayer", "config": {"name": "text", "batch_shape": [None, CONTEXT]}},
                   {"class_name": "Embedding", "config": {"name": "table", "input_dim": tokens, "output_dim": tokens}}]
         model = self.put("model.json", {"class_name": "Sequential", "config": {"name": "table_of_logits", "layers": layers}})
@@ -39,7 +39,7 @@ class Generate(support.InFolder):
         self.assertIn(says, lines[-1])
 
     def test_bytes(self):
-        """The alphabet, through two windows that are full; the prompt in a file; all bytes as they are."""
+        """The alphabet, through two full windows; the prompt in a file; all bytes unchanged."""
         common = self.model_of(256, lambda t: [(t + 1) % 256])
         found = self.run_generate(*common, "--prompt", "xya", "--tokens", 20, "--temperature", 0)
         self.assertEqual(found.stdout, b"bcdefghijklmnopqrstu")
@@ -53,7 +53,8 @@ class Generate(support.InFolder):
         self.assertEqual(whole.stdout, found.stdout)
 
     def test_numbers(self):
-        """Draws by seed: the same seed, the same text; each token is one that may follow; JSON beside it."""
+        """Random draws: the same seed gives the same text. Each token is one that may follow. --json gives the same
+        tokens."""
         common = self.model_of(10, lambda t: [(t + 1) % 10, (t + 2) % 10])
         options = [*common, "--prompt", "3  4\n", "--tokens", 40, "--top-k", 2]
         texts = [self.run_generate(*options, "--seed", seed).stdout for seed in (1, 1, 2)]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Help, manual pages, completion and suggestions: each option is told once, by columns, and in each of these places.
+"""Tests help, manual pages, completion and suggestions: each of them describes every option once, in columns.
 
 usage: check_help.py BIN_FOLDER MANUAL_FOLDER SOURCE_FOLDER GROFF
 """
@@ -31,7 +31,7 @@ def shown(*words):
 
 
 def sections(text):
-    """Of help: {title: lines}."""
+    """The sections of a help text: {title: lines}."""
     parts, title = {}, None
     for line in text.splitlines():
         if re.match(r"\S.*:$", line):
@@ -43,7 +43,7 @@ def sections(text):
 
 
 def entries(text):
-    """Of entries: {what stands in the left column: what it says}."""
+    """The entries of a section: {text of the left column: description}."""
     told, what = {}, None
     for line in text.splitlines():
         if re.match(r"  \S", line):
@@ -55,7 +55,7 @@ def entries(text):
 
 
 def forms(lines):
-    """The options that lines of entries begin with."""
+    """The options that start the lines of the entries."""
     return [re.findall(r"(?:^|(?<=\s))--?[a-z][a-z-]*", line)[0] for line in lines if re.match(r"  -", line)]
 
 
@@ -100,7 +100,8 @@ class Help(unittest.TestCase):
                 self.assertEqual(line, line.rstrip())
 
     def laid_out(self, lines):
-        """Entries: what each says begins in column 25, beside its form if two columns are left between them."""
+        """Checks the layout of entries: descriptions begin in column 25, on the line of the form if two columns remain
+        between them."""
         beside = 0
         for number, line in enumerate(lines):
             if line.startswith(" " * 25):
@@ -129,7 +130,8 @@ class Help(unittest.TestCase):
                 self.laid_out(lines)
         self.assertEqual(shown("help", "compare"), shown("compare", "--help"))
         self.assertIn("Usage: clique launch [OPTION…] -- clique train …\n", shown("launch", "--help"))
-        # An ellipsis is one column: with its three bytes counted, what is said would be in a line of its own.
+        # An ellipsis is one column wide. If its three bytes were counted, the description would move to a separate
+        # line.
         usual = sections(shown("train", "--help"))["Usual options"]
         self.assertGreater(self.laid_out(usual), 0)
         self.assertTrue([line for line in usual if re.match(r"  --optimizer NAME\[:…\] {3}\S", line)], usual)
@@ -161,14 +163,15 @@ class Help(unittest.TestCase):
     def test_words_of_help(self):
         form, text, nothing, *fields = shown("help", "accumulate").splitlines()
         self.assertEqual((form, nothing), ("--accumulate K", ""))
-        self.assertRegex(text, r"^  \S.*\(default 1\)$")  # which is told once
+        self.assertRegex(text, r"^  \S.*\(default 1\)$")  # the default is printed once
         self.assertEqual(entries("\n".join(fields)), {
             "Range:": "a whole number from 1 to 65536", "Commands:": "train, why", "Group:": "Course of the training (--help=training)"})
         refused = self.fails("train", "--deadline", "0", says=["--deadline '0': expected seconds, from "])
         self.assertEqual(entries(shown("help", "deadline"))["Range:"], refused.split("expected ")[1].strip())
         self.assertEqual(shown("help", "--accumulate"), shown("help", "accumulate"))
-        self.assertEqual(shown("help", "trace").count("\n--trace FILE\n") + 1, 2)  # of why, and of train
-        text = shown("help", "devices")  # a command, a topic, an option
+        # The option of why, and the one of train.
+        self.assertEqual(shown("help", "trace").count("\n--trace FILE\n") + 1, 2)
+        text = shown("help", "devices")  # a command, a topic and an option
         self.assertTrue(text.startswith(shown("devices", "--help")))
         self.assertIn(shown("help", "devices").split("\n\n")[-1], text)
         for word in ("devices: how devices are named (SPEC).", "…/K:p", "--devices SPEC\n"):
@@ -183,7 +186,8 @@ class Help(unittest.TestCase):
                     self.assertIn(command, listed[option].split(", "), option)
         for word, says in (("trian", "train"), ("optimisers", "optimizers"), ("acumulate", "accumulate")):
             self.fails("help", word, says=[f"'{word}'", f"did you mean '{says}'?"])
-        for word, says in (("--bacth", "batch"), ("--hsots", "hosts"), ("bacth", "batch")):  # dashes are no slips
+        # Dashes do not count as slips.
+        for word, says in (("--bacth", "batch"), ("--hsots", "hosts"), ("bacth", "batch")):
             self.fails("help", word, says=[f"'{word}'", f"did you mean '{says}'?"])
         self.fails("help", "train", "eval", says=["eval"])
 
@@ -281,14 +285,14 @@ class Help(unittest.TestCase):
             self.assertEqual(result.returncode, 4)
             self.assertIn(f"did you mean '{meant}'?", result.stderr)
         listed = [device["type"] for device in json.loads(shown("devices", "--json"))["devices"]]
-        for word in {"gpu", "accelerator"} - {*listed}:  # it is known; there is none
+        for word in {"gpu", "accelerator"} - {*listed}:  # a known type, but no such device
             result = run("doctor", "--devices", word)
             self.assertEqual(result.returncode, 4)
             self.assertIn(f"no device matches '{word}'", result.stderr)
             self.assertNotIn("did you mean", result.stderr)
 
     def test_long_names_stay_whole(self):
-        """Names that are longer than any that there is, with others behind them."""
+        """Names that are longer than all real ones, followed by other names."""
         long = "dense" * 30
         plan = ["plan", "--devices", "pocl:0", "--data", "synthetic"]
         for words in (("--freeze", f"{long},dense"), ("--optimizer-of", f"{long},dense=sgd"), ("--no-decay", f"{long},bias"),
@@ -314,7 +318,7 @@ class Help(unittest.TestCase):
             self.assertIn(f'\n.SH "{section}"\n' if section in ("DEVICES", "ENVIRONMENT", "EXIT STATUS") else f"\n.SH {section}\n", page)
 
     def test_pages_are_read_without_warnings(self):
-        """By groff, and by mandoc where there is one."""
+        """groff reads the pages, and so does mandoc if it is installed."""
         readers = [[GROFF, "-man", "-Tutf8", "-ww", "-z"]]
         if shutil.which("mandoc"):
             readers.append(["mandoc", "-T", "lint", "-W", "warning"])
@@ -355,7 +359,7 @@ class Help(unittest.TestCase):
         keys = re.findall(r"--help=([a-z]+)\)", shown("train", "--help"))
         self.assertEqual(self.complete("train", "--help", "="), ["all", *keys])
         self.assertEqual(self.complete("train", "--help", "=", "d"), ["devices"])
-        self.assertEqual(self.complete("train", "--help", ""), [])  # it would be ignored there
+        self.assertEqual(self.complete("train", "--help", ""), [])  # an option would be ignored there
         self.assertEqual(self.complete("bench", "all"), ["all_reduce", "all_gather"])
         self.assertEqual(self.complete("help", "acc"), ["accumulate"])
         self.assertEqual(self.complete("help", "schedu"), ["schedules", "schedule"])
@@ -371,7 +375,7 @@ class Help(unittest.TestCase):
         self.assertEqual(self.complete(*launched, "python3", "t.py", "--ea"), [])
 
     def test_other_shells(self):
-        """Their programs need not be here; where they are, they read what is theirs."""
+        """The other shells need not be installed. Those that are installed read their own files."""
         zsh, fish = (MANUAL / "_clique").read_text(), (MANUAL / "clique.fish").read_text()
         self.assertTrue(zsh.startswith("#compdef clique\n"))
         for command in COMMANDS:
@@ -392,7 +396,7 @@ class Help(unittest.TestCase):
             self.assertIn(f" '--{option}:", zsh.split("own=(")[1].splitlines()[0])
             self.assertRegex(fish, rf"(?m)^complete -c clique -n '__clique_is \\'\\'' -l {option} ")
         known = " ".join(re.findall(r"(?m)^  ([a-z]\S*)", shown("help", "models")))
-        for command in ("train", "eval"):  # words, and files, too
+        for command in ("train", "eval"):  # names of models, and files
             of_command = zsh.split(f"\n    {command}) _arguments")[1].split(";;\n")[0]
             self.assertRegex(of_command, rf"'--model=\[.*:\{{compadd -- {known}; _files\}}'")
             self.assertRegex(of_command, r"'--data=\[.*:\{compadd -- fashion-mnist synthetic; _files\}'")

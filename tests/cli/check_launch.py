@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""clique launch without an MPI: check_launch.py BIN_FOLDER. Launchers are scripts here; all hosts are this machine.
-tests/world/check_launch.py has the MPIs' own."""
+"""Tests clique launch without an MPI: check_launch.py BIN_FOLDER. The launchers are scripts, and all hosts are this
+machine. tests/world/check_launch.py tests real MPIs."""
 import json
 import os
 import pathlib
@@ -22,7 +22,7 @@ CLIQUE = pathlib.Path(sys.argv.pop(1)).resolve() / "clique"
 LIMIT_S = 120
 TRAIN = ["clique", "train", "--share-devices", "--checkpoint", "c"]
 MPIS = {"openmpi": ("mpirun.openmpi", "mpirun (Open MPI) 4.1.4", "--host"), "mpich": ("mpirun.mpich", "HYDRA build details:", "-hosts")}
-# It notes its command line, and does what $ACT says; $ID is the run's, $RUN how often it was called.
+# Notes its command line, and does what $ACT says. $ID is the run's id, $RUN the number of calls.
 LAUNCHER = """#!/bin/bash
 [ "$1" = --version ] && { echo "%s"; exit; }
 printf '%%s\\n' "$*" >>calls
@@ -31,7 +31,7 @@ say() { echo "clique: launch $ID: $*" >&2; }
 eval "$ACT"
 """
 
-# TF_CONFIG's cluster and task, and the launcher's hosts; the forms are those of TensorFlow's own documents and of its users.
+# Cluster and task of TF_CONFIG, and the launcher's hosts. The forms come from TensorFlow's documents and its users.
 GOOD = [
     ({"worker": ["100.102.32.179:8080", "100.102.33.40:8080"]}, ("worker", 0), "100.102.32.179:1,100.102.33.40:1"),
     ({"chief": ["host0.example.com:2222"], "worker": ["host1.example.com:2222", "host2.example.com:2222"]}, ("chief", 0),
@@ -45,7 +45,7 @@ GOOD = [
 ]
 TASK = {"type": "worker", "index": 0}
 WORKERS = {"worker": ["host0:1", "host1:1"]}
-# The whole of TF_CONFIG, the exit code, and what its line names.
+# The complete TF_CONFIG, the exit code, and the words that the error line must have.
 BAD = [
     ('{"cluster"', 3, "TF_CONFIG: line 1"),
     ("[]", 3, "cluster is missing"),
@@ -84,7 +84,7 @@ class Launch(Started, unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
         for program, version, _ in MPIS.values():
             self.script(program, LAUNCHER % version)
-        # `gone` does not answer; commands for the others run here.
+        # The host `gone` does not answer. Commands for the other hosts run here.
         self.script("agent", '#!/bin/sh\nh=$1; shift\n[ "$h" = gone ] && { echo "no route to $h" >&2; exit 255; }\nexec sh -c "$*"\n')
 
     def script(self, name, text):
@@ -109,7 +109,7 @@ class Launch(Started, unittest.TestCase):
         self.assertIn(words, errors_in(said)[0])
 
     def calls(self):
-        """The hosts of each call of the launcher, and whether it resumes."""
+        """The hosts of each call of the launcher, and whether the call resumes."""
         lines = (self.folder / "calls").read_text().splitlines()
         return [(line.split()[1], line.endswith(" --resume")) for line in lines]
 
@@ -130,7 +130,7 @@ class Launch(Started, unittest.TestCase):
                 self.assertEqual("cluster.ps" in said, bool(cluster.get("ps")), said)
 
     def test_store_ranks_of_tf_config(self):
-        """They are the last ranks, whatever the order of the jobs."""
+        """Store ranks are the last ranks, in any order of the jobs."""
         cluster = {"ps": ["host1:1", "host2:1"], "worker": ["host3:1"], "chief": ["host0:1"]}
         config = {"cluster": cluster, "task": {"type": "chief", "index": 0}}
         for mpi in MPIS:
@@ -138,7 +138,7 @@ class Launch(Started, unittest.TestCase):
             self.assertEqual((code, said), (0, ""))
             self.assertEqual(self.hosts_of(out, mpi), ("host0:1,host3:1,host1:1,host2:1", "4"))
             self.assertTrue(out.endswith("--strategy ps --ps-ranks 2\n"), out)
-        # Options are those that the command itself takes.
+        # These are options of the command itself.
         for words, ranks in ((["--strat", "ps"], "4"), (["--strategy=ps"], "4"), (["--strategy", "ps", "--strategy", "mirrored"], "2"),
                              (["--save", "--strategy=ps"], "2"), (["--strategy", "mirrored", "--strategy", "ps"], "4")):
             code, out, said = self.run_it("--mpi", "openmpi", "--dry-run", "--agent", "a", "--", "clique", "train", *words, config=config)
@@ -183,7 +183,7 @@ class Launch(Started, unittest.TestCase):
             if mpi == "openmpi":
                 self.assertEqual(words[words.index("--bind-to") + 1], "none")
                 self.assertIn("CLIQUE_CACHE_DIR", words)
-        # This machine comes first: the ranks of Open MPI's launcher begin there.
+        # This machine comes first, because the ranks of Open MPI's launcher begin there.
         code, out, said = self.run_it("--mpi", "openmpi", "--dry-run", "--agent", "x", "--hosts", "elsewhere.invalid,localhost", "--", "clique",
                                       "train")
         self.assertEqual(self.hosts_of(out)[0], "localhost:1,elsewhere.invalid:1", said)
@@ -198,17 +198,17 @@ class Launch(Started, unittest.TestCase):
             done, _, said = self.launch(f"exit {launcher}")
             self.assertEqual((done, len(errors_in(said))), (code, code in (1, 3, 4)), said)
         self.assertEqual(self.launch("exit 9", command=["other"])[0], 9)
-        # What a rank says is surer. Launchers interrupt those that are left: that counts for nothing.
+        # A rank's own report has priority. Launchers interrupt the remaining ranks: their reports of this do not count.
         for act, code in (("say end 3; exit 1", 3), ("say end 143; say end 4 lost 1; exit 143", 4), ("say end 0; exit 1", 0)):
             self.assertEqual(self.launch(act)[::2], (code, ""))
 
     def test_reports_of_other_programs(self):
-        """A clique command in a script tells nothing of the run: its success is not the end."""
+        """A clique command in a script does not report for the run: its success is not the run's end."""
         script = f"CLIQUE_LAUNCH=$ID PMI_RANK=0 PMI_SIZE=1 {CLIQUE} plan --help >/dev/null; sleep 0.5; exit 7"
         self.assertEqual(self.launch(script, command=["sh", "-c", "true"])[0], 7)
 
     def test_output_that_nobody_takes(self):
-        """Signals still count while the reader of stdout takes nothing."""
+        """Signals work while the reader of stdout does not read."""
         run = self.start("--mpi", "openmpi", "--hosts", "localhost", "--", *TRAIN, act="touch ready; exec cat /dev/zero")
         while not (self.folder / "ready").exists() and run.poll() is None:
             time.sleep(0.02)
@@ -231,7 +231,7 @@ class Launch(Started, unittest.TestCase):
         self.assertEqual(self.end(run)[0], 143)
 
     def test_agent_with_arguments(self):
-        """Open MPI's variable is split at blanks, and names the first of a list."""
+        """Open MPI's variable is split at blanks. In a list, the first agent counts."""
         self.script("agent", '#!/bin/sh\n[ "$1 $2" = "-p 22" ] || exit 255\nshift 3; exec sh -c "$*"\n')
         act = "exit 0"
         with unittest.mock.patch.dict(os.environ, {"PRTE_MCA_plm_ssh_agent": f"{self.folder}/agent -p 22 : rsh"}):
@@ -261,7 +261,7 @@ class Launch(Started, unittest.TestCase):
         self.assertEqual(self.calls(), [("localhost:1,n2:1,n3:1", r > 0) for r in range(3)])
 
     def test_first_host_stays(self):
-        """It has the checkpoints."""
+        """The first host stays, since it has the checkpoints."""
         self.assertEqual(self.launch("[ $RUN = 1 ] && { say end 1 lost 0; say end 4 lost 3; exit 1; }; exit 0", "--restarts", 1,
                                      hosts="localhost:2,n2:2")[0], 0)
         self.assertEqual(self.calls(), [("localhost:2,n2:2", False), ("localhost:2", True)])
@@ -278,7 +278,7 @@ class Launch(Started, unittest.TestCase):
             self.assertEqual(len(self.calls()), 1, act)
 
     def test_launcher_that_does_not_end(self):
-        """As Open MPI's, if a host is cut off: it ignores SIGTERM. What it has started ends with it."""
+        """Open MPI's launcher behaves so if a host is cut off: it ignores SIGTERM. Its child processes end with it."""
         child = "setsid sh -c 'echo $$ >child; trap \"\" TERM; while :; do sleep 1; done' & "
         code, _, said = self.launch(f"trap '' TERM; {child} say end 1 lost 2; while :; do sleep 1; done")
         self.assertEqual(code, 1, said)
@@ -288,7 +288,7 @@ class Launch(Started, unittest.TestCase):
         self.assertEqual(self.launch("say end 0; exec sleep 100")[0], 0)
 
     def test_rank_of_the_run_ends(self):
-        """A process with the run's id is ended, wherever the launcher has lost it."""
+        """A process with the run's id is ended, even if the launcher has lost it."""
         code, _, said = self.launch("CLIQUE_LAUNCH=$ID setsid sh -c 'echo $$ >child; exec sleep 100' & while [ ! -s child ]; do sleep 0.1; done; exit 1")
         self.assertEqual(code, 1, said)
         self.assertFalse(pathlib.Path("/proc", (self.folder / "child").read_text().strip()).exists())
@@ -297,10 +297,10 @@ class Launch(Started, unittest.TestCase):
         run = self.start("--mpi", "openmpi", "--hosts", "localhost", "--", *TRAIN, act="trap '' INT; touch ready; while :; do sleep 0.2; done")
         while not (self.folder / "ready").exists() and run.poll() is None:
             time.sleep(0.02)
-        run.send_signal(signal.SIGINT)  # no rank is there to take it
+        run.send_signal(signal.SIGINT)  # there is no rank to receive it
         self.assertEqual(self.end(run)[0], 130)
 
-    # ---- started on every host alike ----
+    # ---- started on every host ----
 
     def config(self, kind, index, port):
         return {"cluster": {"chief": [f"localhost:{port}"], "worker": [f"localhost:{port + 1}"]}, "task": {"type": kind, "index": index}}
@@ -324,19 +324,20 @@ class Launch(Started, unittest.TestCase):
             waits.send_signal(signal.SIGTERM)
             self.assertEqual(self.end(waits)[0], 143)
             link.close()
-            # Who does not greet is not the host that launches.
+            # A process that does not send the greeting is not the launching host.
             self.refused(4, "--wait", "--wait", 1, "--", *TRAIN, config=self.config("worker", 0, port))
 
     def test_short_run(self):
-        """Who waits looks for the host that launches now and then: a run that ends at once is not missed."""
+        """A waiting host looks for the launching host at intervals. It does not miss a run that ends at once."""
         port = free_port()
         waits = self.start("--wait", 60, "--", *TRAIN, config=self.config("worker", 0, port))
-        time.sleep(0.7)  # between two looks
+        time.sleep(0.7)  # between two attempts
         code, _, _ = self.run_it("--mpi", "openmpi", "--", *TRAIN, config=self.config("chief", 0, port), act="exit 4")
         self.assertEqual((code, self.end(waits)[0]), (4, 4))
 
     def test_who_can_wait(self):
-        """For a host that is alone only an evaluator may, which TF_CONFIG need not name. The launcher tells whether somebody listens."""
+        """If a launching host is alone, only an evaluator may wait for it. TF_CONFIG need not name the evaluator. The
+        launcher's exit code tells whether the launching host listens."""
         port = free_port()
         config = {"cluster": {"worker": [f"localhost:{port}"]}, "task": {"type": "worker", "index": 0}}
         for command, code in ([CLIQUE, "train"], 0), ([CLIQUE, "train", "--checkpoint", "c"], 4):
@@ -345,7 +346,7 @@ class Launch(Started, unittest.TestCase):
             self.assertEqual(done, code, said)
 
     def test_strangers_take_no_place(self):
-        """They connect and close before the host that waits comes; it learns the end."""
+        """Strangers connect and close before the waiting host comes. The waiting host still learns the end."""
         port = free_port()
         run = self.start("--mpi", "openmpi", "--", *TRAIN, config=self.config("chief", 0, port), act="touch ready; while [ ! -e go ]; do sleep 0.1; done; exit 4")
         while not (self.folder / "ready").exists() and run.poll() is None:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""clique bench peers beside programs that only pretend to be Open MPI, PyTorch, TensorFlow and OpenBLAS: what it makes of answers
-that are right, wrong, late or missing. No real peer is needed, and no figure is held against a clock.
+"""Tests clique bench peers beside programs that pretend to be Open MPI, PyTorch, TensorFlow and OpenBLAS, whose answers
+are right, wrong, late or missing. No real peer is needed, and no measured time is compared with a limit.
 
 usage: check_peers.py BIN_FOLDER     (the environment chooses the OpenCL drivers)
 """
@@ -21,8 +21,9 @@ BIN = pathlib.Path(sys.argv.pop(1) if len(sys.argv) > 1 else "build/bin")
 CLIQUE = str(BIN / "clique")
 PEERS = pathlib.Path(__file__).resolve().parents[2] / "bench" / "peers"
 
-# Stands for mpicc, mpirun, python, cc and what cc makes, by the name it is called by. FAKE_<PEER> says how a peer behaves, where <PEER> is MPI,
-# TORCH, TENSORFLOW or BLAS. Each writes its arguments to FAKE_LOG, and finds fault with one that runs at the same time.
+# Stands in for mpicc, mpirun, python, cc and the output of cc, depending on the name by which it is called. FAKE_<PEER>
+# says how a peer behaves. <PEER> is MPI, TORCH, TENSORFLOW or BLAS. Each fake writes its arguments to FAKE_LOG, and
+# reports a fault if another one runs at the same time.
 FAKE = r"""#!PYTHON
 import json, os, pathlib, shutil, subprocess, sys, time
 name, args = pathlib.Path(sys.argv[0]).name, sys.argv[1:]
@@ -131,7 +132,7 @@ class Peers(support.InFolder):
         return rows
 
     def check_row(self, row):
-        """Against the numbers that the pretenders print."""
+        """Compares a row with the numbers that the fakes print."""
         times, trains, reduces = (row["what"] != "train"), row["what"] == "train", row["what"] == "all_reduce"
         self.assertEqual(row["unit"], "us" if times else "images/s")
         self.assertEqual([row[k] is None for k in ("bytes", "model", "batch", "shape")], [not reduces, not trains, not trains, trains or reduces])
@@ -146,7 +147,7 @@ class Peers(support.InFolder):
         for ratio, mine, other in zip(ratios, ours[::-1] if times else ours, parts if times else parts[::-1]):
             want = other / mine if times else mine / other
             self.assertAlmostEqual(ratio, want, delta=1e-9 * want)
-        if reduces:  # of two ranks busbw is algbw
+        if reduces:  # with two ranks, busbw equals algbw
             self.assertAlmostEqual(row["busbw_gbps"], row["bytes"] / row["ours"] / 1e3, delta=1e-9 * row["busbw_gbps"])
             self.assertAlmostEqual(row["peer_busbw_gbps"], row["bytes"] / 1e9, delta=1e-15)
         else:
@@ -166,7 +167,7 @@ class Peers(support.InFolder):
         cores = len(os.sched_getaffinity(0))
         root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
         runs = []
-        for name, *args in self.started()[3:]:  # behind mpicc and the probes
+        for name, *args in self.started()[3:]:  # after mpicc and the probes
             program = args.pop(args.index(next(a for a in args if "peer_" in a)))
             runs.append([pathlib.Path(program).stem, *args])
         wanted = []
@@ -181,7 +182,7 @@ class Peers(support.InFolder):
         self.compare_and_report()
 
     def compare_and_report(self):
-        """A result is read by the other commands; an upgrade of a peer does not part the rows."""
+        """Other commands read a result. Another version of a peer does not separate the rows."""
         other = self.folder / "other.json"
         other.write_text(self.json.read_text().replace(" 1.2", " 1.3"))
         compared = json.loads(subprocess.run([CLIQUE, "compare", self.json, other, "--json"], capture_output=True, check=True).stdout)
@@ -190,7 +191,8 @@ class Peers(support.InFolder):
         self.assertEqual(subprocess.run([CLIQUE, "report", self.json, "-o", self.folder / "page.html"], capture_output=True).returncode, 0)
 
     def test_models_of_keras(self):
-        """A file goes to every system by its path, and to Clique with data of its shape; rows have its base name."""
+        """Every system gets the file by its path. Clique also gets data of the model's shape. Rows have the file's base
+        name."""
         path = pathlib.Path(support.put_least(self.folder)).rename(self.folder / "a model.json")
         model = json.loads(path.read_text())
         model["config"]["layers"][0]["config"]["batch_shape"] = [None, 20, 24, 3]
@@ -206,7 +208,7 @@ class Peers(support.InFolder):
         self.fails(3, "--models", path, says=["a model.json"])
 
     def test_gemm(self):
-        """Beside OpenBLAS with as many threads as the first device has cores; no other peer has a part in it."""
+        """Compares with OpenBLAS, with as many threads as the first device has cores. No other peer takes part."""
         rows, talk = self.measure("--collectives", "none", "--models", "none", "--gemm", "3x4x5,6x7x8:tn", "--rounds", 2)
         self.assertNotIn("left out", talk)
         self.assertEqual([(r["what"], r["shape"], r["peer_name"], r["peer_version"], r["unit"], r["reason"]) for r in rows],
@@ -247,10 +249,11 @@ class Peers(support.InFolder):
         self.assert_gone()
 
     def test_build_deadline(self):
-        """Each run on Clique is a process of its own, and gets the option."""
+        """Each run on Clique is a separate process, and gets the option."""
         layer = (BIN.parent / "tests" / "clq_hang_layer.so").resolve()
         hangs = {"OPENCL_LAYERS": str(layer), "CLQ_HANG": "build", "CLQ_HANG_OF": " void product_", "CLQ_HANG_EXIT": "1"}
-        caches = {"CLIQUE_CACHE_DIR": str(self.folder / "cache")}  # PoCL's own has what nobody hangs in
+        # Separate from PoCL's cache, which holds programs of other tests.
+        caches = {"CLIQUE_CACHE_DIR": str(self.folder / "cache")}
         command = self.command("--collectives", "none", "--models", "none", "--gemm", "3x4x5", "--build-deadline", 4.5)
         result = subprocess.run(command, capture_output=True, text=True, timeout=240, env=self.environment({}) | hangs | caches)
         self.assertEqual(result.returncode, 4, result.stderr)
@@ -258,7 +261,7 @@ class Peers(support.InFolder):
 
     def assert_gone(self):
         pid = int(pathlib.Path(str(self.log) + ".pid").read_text())
-        for _ in range(500):  # it was killed; who reaps it is another's affair
+        for _ in range(500):  # it was killed; another process may reap it
             try:
                 state = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
             except FileNotFoundError:
@@ -316,7 +319,7 @@ class Peers(support.InFolder):
         self.fails(2, "--models", "mlp,none", says=["none"])
         self.fails(2, "--devices", "pocl:0*x", says=["pocl:0*x"])
         self.fails(4, "--devices", "nvidia", says=["nvidia"])
-        few = ["--samples", 2, "--epochs", 1]  # one replica trains before two have too few
+        few = ["--samples", 2, "--epochs", 1]  # one replica trains; two do not get enough samples
         self.fails(2, *self.SMALL[:-1], "mlp", "--collectives", "none", "--batch", 1, *few, says=["batch"])
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The programs among their surroundings, as docs/contract.md has it: standard streams that are closed or full, signals
+"""Tests how the programs treat their surroundings (docs/contract.md): standard streams that are closed or full; signals
 that are sent, ignored, or stop the process.
 
 usage: check_process.py BIN_FOLDER     (the environment chooses the OpenCL drivers)
@@ -39,7 +39,7 @@ class Streams(support.InFolder):
                                  if number not in descriptors}).returncode
 
     def test_closed_streams_of_train(self):
-        """What is told to people goes nowhere, and not into the file that is opened first."""
+        """Messages for people go nowhere. In particular, they do not go into the file that is opened first."""
         for closed in ([0], [1], [2], [0, 1, 2]):
             with self.subTest(closed=closed):
                 log = self.folder / "run.jsonl"
@@ -56,7 +56,7 @@ class Streams(support.InFolder):
                 self.assertEqual(len((self.folder / "r.csv").read_text().splitlines()), 1 + len(result["rows"]))
 
     def test_full_stdout(self):
-        """Whatever a command is asked to print on stdout: where it cannot, one line says so."""
+        """Whatever a command must print on stdout: if it cannot, one line says so."""
         self.assertTrue(os.path.exists("/dev/full"), "this test needs a device that is always full")
         train = ["train", *SMALL, "--take", "64", "--steps", "1", "--no-test"]
         commands = [["--help"], ["help"], ["--version"], ["train", "--help"], ["train", "--help=all"], ["help", "models"], ["compare", "--help"],
@@ -76,7 +76,7 @@ class Streams(support.InFolder):
 class Signals(unittest.TestCase):
     @contextlib.contextmanager
     def endless(self, options, log, *more, **surroundings):
-        """A training that trains until it is ended, however fast the machine is."""
+        """A training that runs until it is ended, on a machine of any speed."""
         command = [CLIQUE, "train", *options, "--epochs", "1000000", "--log", str(log), *more]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, **surroundings) as process:
             try:
@@ -104,10 +104,11 @@ class Signals(unittest.TestCase):
         self.assertEqual([row["step"] for row in rows], list(range(1, int(errors.split()[-1]) + 1)))  # no line is lost
 
     def test_interrupted_during_validation(self):
-        """Ctrl-C ends a run soon, also while it tests what it has trained: here that would take much longer."""
+        """Ctrl-C ends a run soon, also while the run tests the trained model. Here the test itself would take much
+        longer."""
         screen, terminal = pty.openpty()
         command = [CLIQUE, "train", "--model", "cnn", "--data", "synthetic:28x28/10/120000", "--devices", "pocl:0", "--steps", "1",
-                   "--batch", "1"]  # seconds of testing, between whose progress the signal is noticed
+                   "--batch", "1"]  # seconds of testing; between its progress reports, the run notices the signal
         with subprocess.Popen(command, stdout=terminal, stderr=subprocess.PIPE, text=True) as process:
             os.close(terminal)
             shown = b""
@@ -123,7 +124,7 @@ class Signals(unittest.TestCase):
         self.assertEqual(errors, ["clique: error: interrupted after step 1"])
 
     def test_interrupted_while_it_generates(self):
-        """Commands that have nothing to put in order say why they end, too."""
+        """Commands that have nothing to clean up report the reason for their end, too."""
         with tempfile.TemporaryDirectory() as folder:
             book, weights = pathlib.Path(folder, "book.txt"), str(pathlib.Path(folder, "w.safetensors"))
             book.write_bytes(b"abcdefgh" * 400)
@@ -142,12 +143,13 @@ class Signals(unittest.TestCase):
                     self.assertEqual(errors, ["clique: error: interrupted"])
 
     def test_stopped(self):
-        """A training that is stopped for longer than its deadline (Ctrl-Z) goes on."""
+        """A training continues after it was stopped (Ctrl-Z) for longer than its deadline."""
         with tempfile.TemporaryDirectory() as folder:
             log = pathlib.Path(folder, "run.jsonl")
             options = ["--model", "mlp", "--data", "synthetic:28x28/10/6400", "--devices", "pocl:0,pocl:1", "--no-test"]
             warm = subprocess.run([CLIQUE, "train", *options, "--steps", "2"], capture_output=True, text=True, timeout=LIMIT_S)
-            self.assertEqual(warm.returncode, 0, warm.stderr)  # what is to be compiled is, and nobody is late because of it
+            # Everything is compiled now, so that compiling makes no device late.
+            self.assertEqual(warm.returncode, 0, warm.stderr)
             with self.endless(options, log, "--deadline", "2") as process:
                 process.send_signal(signal.SIGSTOP)
                 time.sleep(3)
@@ -165,7 +167,7 @@ class Signals(unittest.TestCase):
                     self.assertEqual(errors_in(result.stderr), [f"clique: error: --deadline '{value}': expected seconds, from 0.001 to 1000000"])
 
     def test_ignored_signals_stay_ignored(self):
-        """As nohup and shells start what runs in the background."""
+        """nohup and shells start background processes with ignored signals."""
         for number in (signal.SIGINT, signal.SIGTERM):
             with self.subTest(signal=number.name), tempfile.TemporaryDirectory() as folder:
                 log = pathlib.Path(folder, "run.jsonl")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""clique report: the page is parsed, and what stands in it is compared with the rows it was made of.
+"""Tests clique report: parses the page, and compares its content with the rows in the results.
 
 usage: check_report.py BIN_FOLDER TESTS_FOLDER
 """
@@ -89,7 +89,7 @@ class Report(support.InFolder):
         return subprocess.run([str(program), "report", *arguments], capture_output=True, text=True, timeout=120, cwd=self.folder)
 
     def report(self, **files):
-        """files: NAME=document, in order."""
+        """files: NAME=document, in this order."""
         result = self.run_report(*(self.put(f"{name}.json", content) for name, content in files.items()), "-o", "report.html")
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         self.source = (self.folder / "report.html").read_text()
@@ -135,7 +135,7 @@ class Report(support.InFolder):
         self.assertEqual(second[1], ["3 c.json", "gemm", "0", drivers, "clique-bench " + "gemm " * 30])
 
     def test_one_machine_with_parts_of_its_devices(self):
-        """What else the machine did, and which of its devices took part, makes no other machine of it."""
+        """The machine's other load, and the choice of devices, do not make it another machine."""
         def of(labels, others):
             return document("gemm", [], host={"system": "Linux", "others_cores": others, "busy": others > 0.5},
                             devices=[{"index": i, "label": label} for i, label in labels])
@@ -220,7 +220,7 @@ class Report(support.InFolder):
         self.assertIn("images/s least", page.rows(page.all("table", page.all("details")[0])[0])[0])
 
     def test_predictions(self):
-        """What clique why --json prints is drawn as it is."""
+        """The predictions that clique why --json prints are drawn unchanged."""
         def prediction(replicas, strategy, rate):
             return {"replicas": replicas, "strategy": strategy, "images_per_s": rate, "step_ms": 64e3 / rate, "limit": "compute",
                     "parts_ms": {"input": 0.5, "compute": 64e3 / rate - 0.5}}
@@ -233,7 +233,8 @@ class Report(support.InFolder):
         self.fails(3, self.put("bad.json", {"model": "mlp", "predictions": [3]}), "-o", self.folder / "bad.html", says=["bad.json", "row 1"])
 
     def test_scale(self):
-        """What clique plan --machines --json prints, without any member added: a line over machines, the default dotted."""
+        """The output of clique plan --machines --json, without any added member: one line over the machines, the
+        default dotted."""
         plan = subprocess.run([str(BIN / "clique"), "plan", "--machines", "16", "--compute-ms", "10,20", "--gradient", "1e8@1", "--json"],
                               capture_output=True, text=True, timeout=60)
         self.assertEqual(plan.returncode, 0, plan.stderr)
@@ -245,7 +246,7 @@ class Report(support.InFolder):
         for points, column in (("points", "efficiency"), ("limits", "default_efficiency")):
             self.assertEqual([x for x, _ in line[points]], [1, 2, 4, 8, 16])
             for (_, y), row in zip(line[points], rows):
-                self.assertAlmostEqual(y, 100 * row[column], places=5)  # of 9 digits
+                self.assertAlmostEqual(y, 100 * row[column], places=5)  # printed with 9 digits
 
     def test_shares(self):
         def launch(model, segment, name, share, **members):
@@ -335,7 +336,7 @@ class Report(support.InFolder):
         self.assertEqual(len(page.rows(page.all("table", page.all("details")[0])[0])), 30001)
 
     def test_many_devices(self):
-        """A second of the processor's time, and minutes where each device is held against each."""
+        """Takes a second of processor time. Comparing each device with every other one would take minutes."""
         devices = [(i, f"d:{i}") for i in range(60000)]
         files = [self.put(name, document("ops", [], devices=[{"index": i, "label": label} for i, label in some]))
                  for name, some in (("a.json", devices), ("b.json", devices[:100] + [(0, "other")]))]

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""RandomBrightness and RandomContrast draw for each sample of a training, and do nothing in evaluation: the mean of what they leave is
-what the distribution that Keras draws from says. Each image is its channel's mean and a number more or less.
+"""RandomBrightness and RandomContrast draw for each sample of a training, and do nothing in evaluation. The mean of
+their outputs is compared with the mean of the distribution from which Keras draws. Each image is its channel's mean
+plus or minus a number.
 
 usage: check_shade.py BIN_FOLDER     (the environment chooses the OpenCL drivers)
 """
@@ -22,7 +23,7 @@ MEAN_SQUARE = sum(m * m + p * p for m, p in zip(MEANS, PARTS)) / 2
 
 class Shade(support.InFolder):
     def losses(self, kind, kept=("<f4", array.array("f", IMAGE * SAMPLES).tobytes()), **config):
-        """The mean square of what the layer makes of all images, in training and in evaluation."""
+        """The mean square of the layer's outputs for all images, in training and in evaluation."""
         layers = [("InputLayer", {"batch_shape": [None, SIDE, SIDE, 2]}), (kind, config), ("Flatten", {})]
         tree = {"class_name": "Sequential", "config": {"name": "shaded", "layers": [
             {"class_name": name, "config": {"name": name.lower()} | own} for name, own in layers]}}
@@ -38,25 +39,28 @@ class Shade(support.InFolder):
         return epoch["loss"], epoch["val_loss"]
 
     def test_contrast(self):
-        """(x - mean) f + mean, f from 1 - 0.5 to 1 + 1: of f * f the mean is 1.75, that of 2,048 draws within 0.15."""
+        """(x - mean) f + mean, with f from 1 - 0.5 to 1 + 1: the mean of f * f is 1.75. The mean of 2,048 draws lies
+        within 0.15."""
         trained, evaluated = self.losses("RandomContrast", factor=[0.5, 1.0], value_range=[-100, 100])
         means, parts = sum(m * m for m in MEANS) / 2, sum(p * p for p in PARTS) / 2
         self.assertAlmostEqual(evaluated, MEAN_SQUARE, places=5)
         self.assertAlmostEqual(trained, means + 1.75 * parts, delta=0.15 * parts)
 
     def test_brightness(self):
-        """x + d, d from -1 to 2: of d the mean is 0.5 and of d * d 1, so that the square of x + d is x * x + 0.5 * 2 * x + 1."""
+        """x + d, with d from -1 to 2: the mean of d is 0.5 and the mean of d * d is 1. So the mean square of x + d is x
+        * x + 0.5 * 2 * x + 1."""
         trained, evaluated = self.losses("RandomBrightness", factor=[-0.005, 0.01], value_range=[-100, 100])
         self.assertAlmostEqual(evaluated, MEAN_SQUARE, places=5)
         self.assertAlmostEqual(trained, MEAN_SQUARE + sum(MEANS) / 2 + 1, delta=0.15)
 
     def test_clipped(self):
-        """What is beyond the range becomes its end."""
+        """Values beyond the range become the end of the range."""
         trained, _ = self.losses("RandomBrightness", factor=[0, 0], value_range=[-1.5, 3])
         self.assertAlmostEqual(trained, (2 * 2 + 3 * 3 + 2 * 1.5 * 1.5) / 4, places=5)
 
     def test_bytes(self):
-        """They come as they are if the range of values ends above 1, and else as parts of 255. A factor of 0 leaves them so."""
+        """Bytes stay unchanged if the range of values ends above 1. Else they become fractions of 255. A factor of 0
+        keeps the values."""
         kept = ("|u1", bytes([40, 60] * (SIDE * SIDE * SAMPLES)))
         square = (40 * 40 + 60 * 60) / 2
         for high, factor in ((255, 1), (1, 255)):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What the commands make of texts and numbers that terminals and JSON cannot bear: names of devices, models and files that hold escapes or
-are no UTF-8, and results that are not finite.
+"""Tests texts and numbers that are unsafe for terminals and JSON: names of devices, models and files that contain
+escapes or are not UTF-8, and results that are not finite.
 
 usage: check_text.py BIN_FOLDER     (the environment chooses the OpenCL drivers)
 """
@@ -15,7 +15,7 @@ import unittest
 
 BIN = pathlib.Path(sys.argv.pop(1) if len(sys.argv) > 1 else "build/bin").resolve()
 LAYER = BIN.parent / "tests" / "clq_odd_layer.so"
-ESCAPES = "\x1b[2J\x1b]0;owned\x07 \x7f\x9b31m"  # clears the screen, names the window, and C1's form of red
+ESCAPES = "\x1b[2J\x1b]0;owned\x07 \x7f\x9b31m"  # clears the screen, names the window, and sets red by C1's code
 CLEAN = "?[2J?]0;owned? ??31m"
 DEVICE = b"Gr\xfcn " + ESCAPES.encode() + b" \xc3\xa9"
 DEVICE_CLEAN = "Gr?n " + CLEAN + " é"
@@ -52,9 +52,9 @@ class Text(unittest.TestCase):
         return self.path(name)
 
     def run_clique(self, *args, odd=False, code=0):
-        """stdout and stderr, in which nothing stands that a terminal obeys."""
+        """Returns stdout and stderr, and checks that they contain no control sequence."""
         environment = dict(os.environb)
-        if odd:  # what is built for such a device stays apart
+        if odd:  # programs for such a device stay in a separate cache
             environment |= {b"OPENCL_LAYERS": os.fsencode(LAYER), b"CLQ_TEST_ODD_NAME": DEVICE, b"CLIQUE_CACHE_DIR": self.path("cache")}
         ended = subprocess.run([os.fsencode(BIN / "clique"), *map(os.fsencode, args)], capture_output=True, env=environment, timeout=240)
         self.assertEqual(ended.returncode, code, ended.stderr)

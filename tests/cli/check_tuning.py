@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""clique tune and --tune, as docs/command-line.md specifies them.
+"""Tests clique tune and --tune against docs/command-line.md.
 
 usage: check_tuning.py BIN_FOLDER     (the environment chooses the OpenCL drivers)
 """
@@ -17,7 +17,7 @@ CLIQUE = str(pathlib.Path(sys.argv.pop(1) if len(sys.argv) > 1 else "build/bin")
 
 class Tuning(support.InFolder):
     def setUp(self):
-        """What is kept must not meet other tests, nor the next run."""
+        """Kept results must not affect other tests, nor the next run."""
         super().setUp()
         self.least = support.put_least(self.folder)
         self.own = dict(os.environ, CLIQUE_CACHE_DIR=str(self.folder / "cache"))
@@ -29,20 +29,21 @@ class Tuning(support.InFolder):
         return done
 
     def test_pipeline_cut_by_measured_time(self):
-        """Only tuning measures; what it measured holds for what comes after it."""
+        """Only tuning measures. Later commands use the measurements."""
         options = ["--batch", 8, "--devices", "pocl:0,pocl:1", "--strategy", "pipeline", "--micro-batches", 2]
         before = json.loads(self.run_it("plan", *options, "--json").stdout)["pipeline"]
         self.assertEqual(before["cut_by"], "estimates")
         self.assertEqual([s["forward_ms"] for s in before["stages"]], [None, None])
-        # Times are of a type of samples: those of `plan` are uint8, as images are.
+        # Times depend on the type of the samples: those of `plan` are uint8, like images.
         self.run_it("tune", *options, "--data", self.put_floats(16))
-        again = json.loads(self.run_it("plan", *options, "--json").stdout)["pipeline"] # whose estimates are of the kernels that were chosen
+        # Its estimates are for the chosen kernels.
+        again = json.loads(self.run_it("plan", *options, "--json").stdout)["pipeline"]
         self.assertEqual((again["cut_by"], [s["forward_ms"] for s in again["stages"]]), ("estimates", [None, None]))
         self.assertEqual([s["layers"] for s in again["stages"]], [s["layers"] for s in before["stages"]])
         tuned = json.loads(self.run_it("tune", *options, "--json").stdout)["pipeline"]
         after = json.loads(self.run_it("plan", *options, "--json").stdout)["pipeline"]
         self.assertEqual(after["cut_by"], "measured time")
-        # A stage of nothing that is trained has no backward: whether there is one is up to the times.
+        # A stage without trained variables has no backward pass. The times decide whether there is such a stage.
         self.assertTrue(all(s["forward_ms"] > 0 for s in after["stages"]))
         self.assertEqual([s["backward_ms"] > 0 for s in after["stages"]], [s["backward_work"] > 0 for s in after["stages"]])
         for key in ("layers", "forward_ms", "backward_ms"):

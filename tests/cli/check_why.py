@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""clique why and the verdicts of clique train, as docs/command-line.md specifies them.
+"""Tests clique why and the verdicts of clique train against docs/command-line.md.
 
 usage: check_why.py BIN_FOLDER     (the environment chooses the OpenCL drivers)
 """
@@ -16,7 +16,7 @@ import support
 
 BIN = pathlib.Path(sys.argv.pop(1) if len(sys.argv) > 1 else "build/bin")
 CLIQUE = str(BIN / "clique")
-# Fewer samples than 4 batches: no step is probed at a batch that no other test compiles.
+# There are fewer samples than 4 batches, so that no step is probed at a batch that no other test compiles.
 SMALL = ["--model", "mlp", "--data", "synthetic:28x28/10/192", "--devices", "pocl:0,pocl:1"]
 PARTS = ["input", "host", "launches", "fixed", "compute", "sharing", "waiting", "communication"]
 ROWS = ["mirrored", "mirrored --shard-optimizer", "central", "ps --staleness 0", "ps", "pipeline", "tensor"]
@@ -26,14 +26,14 @@ LIMITS = ["compute", "input", "host", "launches", "too small a batch", "shared m
 
 def run(*args):
     result = subprocess.run([CLIQUE, *map(str, args)], capture_output=True, text=True, timeout=240)
-    # PoCL tells of loops that it was told to unroll and, without optimization, does not.
+    # Without optimization, PoCL warns about loops that it was told to unroll and does not unroll.
     result.stderr = re.sub(r"(?m)^\d+ warnings? generated\.\n", "", result.stderr)
     return result
 
 
 class Why(support.InFolder):
     def setUp(self):
-        """What why keeps must not choose the strategy of other tests' trainings."""
+        """The kept results of why must not choose the strategy of other tests' trainings."""
         super().setUp()
         cache = support.borrow_cache(self.folder)
         environment = unittest.mock.patch.dict(os.environ, CLIQUE_CACHE_DIR=str(cache))
@@ -63,7 +63,7 @@ class Why(support.InFolder):
                           f"measured {found['images_per_s']:.0f}", found["verdict"])
         self.assertNotIn("predicted", json.loads(run(*train, "--devices", "pocl:1").stdout)["verdict"])
         for other in (["--batch", 63], ["--shares", "1,1"], ["--strategy", "ps", "--staleness", 7],
-                      ["--memory-limit", 100000000]):  # of these nothing was predicted
+                      ["--memory-limit", 100000000]):  # no prediction exists for these options
             self.assertNotIn("predicted", json.loads(run(*train, *other).stdout)["verdict"], other)
         self.assertIn("\nverdict: ", run(*train[:-1]).stdout)
 
@@ -82,7 +82,8 @@ class Why(support.InFolder):
             self.assertAlmostEqual(advice["gain"], advice["images_per_s"] / now["images_per_s"], delta=1e-9)
             self.assertIn("same" if "--batch" not in advice["options"] and advice["options"] != "--strategy ps" else "other", advice["effect"])
         probes = why["probes"]
-        self.assertEqual([step["batch"] for step in probes["devices"][0]["steps"]], [8, 32, 64])  # 8: a pipeline's micro-batches
+        # 8: micro-batches of a pipeline.
+        self.assertEqual([step["batch"] for step in probes["devices"][0]["steps"]], [8, 32, 64])
         self.assertEqual([device["launches"] for device in probes["devices"]], [1, 1])
         self.assertEqual([group["replicas"] for group in probes["groups"]], [2])
         self.assertGreaterEqual(probes["gradient_bytes"], 4 * (784 * 128 + 128 + 128 * 10 + 10))
@@ -92,9 +93,10 @@ class Why(support.InFolder):
         self.assertAlmostEqual(sum(s["parameters"] for s in pipeline["stages"]), 1)
         self.assertIn(pipeline["stages"][0]["sent_bytes"], [8 * 784 * 4, 8 * 128 * 4])
         self.assertEqual(pipeline["stages"][1]["sent_bytes"], 0)
-        # Columns, then rows: the sum of the last layer's outputs. The gradient of samples is wanted by nobody.
+        # Columns, then rows: the only sum is that of the last layer's outputs. The gradient of the samples is not
+        # needed.
         self.assertEqual((tensor["exchanges"], tensor["bytes"]), (1, 64 * 10 * 4))
-        self.assertTrue(probes["groups"][0]["sharded_update"])  # the values of clique plan's paths
+        self.assertTrue(probes["groups"][0]["sharded_update"])  # the values that clique plan prints as paths
 
     def test_for_people(self):
         result = run("why", *SMALL, "--devices", "pocl:0")
@@ -104,7 +106,7 @@ class Why(support.InFolder):
         self.assertEqual(lines[3].split()[:2], ["1", "single"])
 
     def check_rows_under_limit(self, why, options, *ways):
-        """What train takes has a row, what it refuses has none. A way: devices, strategy."""
+        """Each way that train accepts has a row, and each way that train refuses has none. A way: devices, strategy."""
         rows = {(p["replicas"], p["strategy"]) for p in why["predictions"]}
         for devices, strategy in ways:
             fits = run("train", *options, "--no-test", "--epochs", 1, "--devices", devices, "--strategy", strategy).returncode
@@ -116,14 +118,14 @@ class Why(support.InFolder):
     def test_memory_limit(self):
         """If train refuses all ways, so does why."""
         wide = [*SMALL, "--batch", 192, "--memory-limit", 3000000]
-        why = self.answer(*wide, "--check-replicas", 5)  # which no device alone takes
+        why = self.answer(*wide, "--check-replicas", 5)  # no device alone accepts it
         rows = self.check_rows_under_limit(why, wide, ("pocl:0", "single"), ("pocl:0,pocl:1", "mirrored"), ("pocl:0,pocl:1", "pipeline"))
         self.assertNotIn((1, "single"), rows)
         self.assertIn((2, "mirrored"), rows)
         self.fails(4, "why", *SMALL, "--memory-limit", 100000, says=["would fit"])
 
     def test_no_room_for_exchanges(self):
-        """Devices with memory of their own exchange through buffers there."""
+        """Devices with their own memory exchange through buffers in that memory."""
         layer = str(BIN.resolve().parent / "tests" / "clq_discrete_layer.so")
         tight = [*SMALL, "--memory-limit", 2300000]
         with unittest.mock.patch.dict(os.environ, OPENCL_LAYERS=layer, CLQ_TEST_DISCRETE="basic"):
@@ -155,7 +157,8 @@ class Why(support.InFolder):
         self.fails(2, "why", *SMALL, "--strategy", "single", says=["single", "mirrored"])
         self.fails(2, "why", "--frobnicate", says=["--frobnicate"])
         for option in ("--checkpoint=x", "--checkpoint-every=5", "--keep=2", "--resume", "--early-stopping=patience=1", "--reduce-lr=factor=2",
-                       "--save-best=x", "--monitor=loss", "--csv=x", "--epochs=2", "--steps=2", "--no-test", "--init=x", "--save=x", "--log=x", "--progress=off"):  # trains nothing that these could be of
+                       # why trains nothing to which these could apply.
+                       "--save-best=x", "--monitor=loss", "--csv=x", "--epochs=2", "--steps=2", "--no-test", "--init=x", "--save=x", "--log=x", "--progress=off"):
             self.fails(2, "why", *SMALL, option, says=[option.split("=")[0]])
         self.fails(2, "why", *SMALL, "--batch", 4, "--batch-per-replica", 4, says=["exclude"])
         self.fails(3, "why", *SMALL, "--data", self.folder / "nowhere", says=["nowhere"])

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Intel's offline compiler, which Debian has as a library alone. usage: ocloc.py LIBRARY
+"""Runs Intel's offline compiler, which Debian offers only as a library. usage: ocloc.py LIBRARY
 
-Each line of stdin is a JSON list of arguments for one call. For each, stdout gets a line: a JSON list of the exit status
-and of what the compiler printed. One process makes many calls, because loading the library takes as long as a call."""
+Each line of stdin is a JSON list of arguments for one call. For each call, stdout gets a line: a JSON list of the exit
+status and the compiler's output. One process makes many calls, because loading the library takes as long as a call."""
 import ctypes
 import json
 import os

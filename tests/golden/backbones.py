@@ -1,8 +1,8 @@
-"""Backbones of keras_hub by class name and hyper-parameters: what each gives for some texts.
+"""Backbones of keras_hub by class name and hyper-parameters, with their outputs for some texts.
 
-`python backbones.py` writes backbones.json: of each backbone what keras_hub saves of it, variables under Clique's names,
-samples (all inputs behind one another, in the order of their names; the second text ends in padding), and outputs in the
-order of their names, in float64 by the JAX backend, from variables of float32. Needs keras-hub.
+`python backbones.py` writes backbones.json. For each backbone, the file has: what keras_hub saves, variables under
+Clique's names, samples (all inputs concatenated in the order of their names; the second text ends in padding), and
+outputs in the order of their names, computed in float64 by the JAX backend from float32 variables. Needs keras-hub.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ COMMON = {"vocabulary_size": VOCABULARY, "num_layers": 2, "hidden_dim": 8, "inte
 HEADS = COMMON | {"num_heads": 2}
 PLACES = HEADS | {"max_sequence_length": 6}
 SHARED = COMMON | {"num_query_heads": 4, "num_key_value_heads": 2}
-# What rows of Clique have defaults for is another value here, or left out in a second backbone of the class.
+# Hyper-parameters for which Clique has defaults have other values here, or are missing in a second backbone of the
+# class.
 BACKBONES: list[tuple[str, str, dict]] = [
     ("llama", "LlamaBackbone", SHARED | {"rope_max_wavelength": 50, "layer_norm_epsilon": 0.1}),
     ("llama3", "Llama3Backbone", SHARED),

@@ -1,4 +1,4 @@
-"""The traced runs of models that are more than chains of layers with a cross-entropy behind: `BRANCHED`.
+"""The traced runs of models that are more than a chain of layers with a cross-entropy: `BRANCHED`.
 
 Groups: `branched`, several inputs per layer, several readers per value, a layer used twice; `outputs`, several outputs
 with a loss each; `normalised`, BatchNormalization, Dropout and GlobalAveragePooling2D; `regression`, losses of
@@ -17,7 +17,7 @@ from cases import Adam, Case, CrossEntropy, Data, Difference, Sgd, dense, patter
 
 Tensor = keras.KerasTensor
 
-# ---- models: (b, ...) beside a layer is its output -------------------------------------------------
+# ---- models: (b, ...) after a layer is its output's shape ------------------------------------------
 
 
 def conv(x: Tensor, filters: int, kernel: int, activation: str, name: str, **more: object) -> Tensor:
@@ -94,7 +94,7 @@ def shared_layer() -> keras.Model:
 
 
 def two_outputs() -> keras.Model:
-    """`fine` is the first output, though it comes from the layer added last."""
+    """`fine` is the first output, although the layer that makes it is added last."""
     image = keras.Input((9, 9, 1), name="image")
     x = kl.MaxPooling2D(2, name="pool")(conv(image, 6, 3, "tanh", "features"))  # (b, 4, 4, 6)
     trunk = kl.Dense(20, activation="tanh", name="trunk")(kl.Flatten(name="flatten")(x))  # read twice
@@ -104,7 +104,7 @@ def two_outputs() -> keras.Model:
 
 
 def two_outputs_mse() -> keras.Model:
-    """The output `place` is read by a layer, too."""
+    """A layer also reads the output `place`."""
     vector = keras.Input((20,), name="vector")
     trunk = kl.Dense(16, activation="tanh", name="trunk")(vector)
     place = kl.Dense(4, name="place")(trunk)
@@ -113,7 +113,7 @@ def two_outputs_mse() -> keras.Model:
 
 
 def residual_bn() -> keras.Model:
-    """Convolutions before a normalisation have no bias: its gradient would be zero but for rounding."""
+    """Convolutions before a normalisation have no bias: its gradient would be zero except for rounding."""
     image = keras.Input((7, 6, 2), name="image")
     x = relu(normalised(conv(image, 4, 3, "linear", "conv", use_bias=False), "norm"), "relu")  # (b, 7, 6, 4)
     inner = conv(x, 6, 3, "linear", "conv_1", strides=2, use_bias=False)  # (b, 4, 3, 6)
@@ -148,7 +148,7 @@ Draw = Callable[[np.random.Generator], Data]
 
 
 def and_coarse(draw: Draw, groups: int) -> Draw:
-    """Beside the labels, rows of probabilities of label mod `groups`: multiples of 1/64 that sum to 1."""
+    """Adds rows of probabilities of label mod `groups` to the labels: multiples of 1/64 that sum to 1."""
 
     def both(rng: np.random.Generator) -> Data:
         x, y = draw(rng)
@@ -159,7 +159,7 @@ def and_coarse(draw: Draw, groups: int) -> Draw:
 
 
 def and_values(draw: Draw, count: int, noise: float) -> Draw:
-    """Beside the labels, `count` numbers of both signs: products of the samples with a random matrix, and noise."""
+    """Adds `count` numbers of both signs to the labels: products of the samples with a random matrix, plus noise."""
 
     def both(rng: np.random.Generator) -> Data:
         x, y = draw(rng)

@@ -100,7 +100,7 @@ def both_uses_are_outputs(x: Tensor) -> list[Tensor]:
 
 
 def reversed_layers(model: Json) -> None:
-    """Each layer before those that it reads."""
+    """Puts each layer before the layers that it reads."""
     layers_of(model).reverse()
 
 
@@ -144,7 +144,7 @@ def to_read() -> list[tuple[str, str, Json]]:
     return [(g, k, m) for g, d in (("branched", branched), ("more", more)) for k, m in d.items()]
 
 
-# ---- bad ones, by edits of good ones -----------------------------------------------------------------
+# ---- bad models, made by editing good ones -----------------------------------------------------------
 
 
 def named(model: Json, name: str) -> Json:
@@ -152,13 +152,13 @@ def named(model: Json, name: str) -> Json:
 
 
 def tensors_of(model: Json, name: str, use: int = 0) -> list[Json]:
-    """What a use of a layer reads, as `__keras_tensor__` objects."""
+    """The values that a use of a layer reads, as `__keras_tensor__` objects."""
     first = named(model, name)["inbound_nodes"][use]["args"][0]
     return first if isinstance(first, list) else [first]
 
 
 def reads(reader: str, place: int, source: str, node: int = 0, tensor: int = 0, use: int = 0) -> Edit:
-    """Input `place` of a use of `reader` comes from another value; the shape written there stays."""
+    """Makes input `place` of a use of `reader` come from another value. The stored shape stays."""
 
     def edit(model: Json) -> None:
         tensors_of(model, reader, use)[place]["config"]["keras_history"] = [source, node, tensor]
@@ -178,7 +178,7 @@ def keep_inputs(name: str, count: int) -> Edit:
 
 
 def instead(name: str, other: kl.Layer) -> Edit:
-    """Another layer with the same inputs."""
+    """Replaces a layer by another one with the same inputs."""
 
     def edit(model: Json) -> None:
         one = json.loads(json.dumps(keras.saving.serialize_keras_object(other)))
@@ -188,7 +188,7 @@ def instead(name: str, other: kl.Layer) -> Edit:
 
 
 def set_name(old: str, new: str) -> Edit:
-    """In the layer itself; its readers still say the old name."""
+    """Renames only the layer itself. Its readers still use the old name."""
 
     def edit(model: Json) -> None:
         one = named(model, old)
@@ -209,7 +209,8 @@ def without_history(name: str) -> Edit:
 
 
 def forget_shapes(model: Json) -> None:
-    """What was built before the edits; Keras would believe it, and not check the shapes that are read."""
+    """Removes the shapes that were built before the edits. Keras would use them instead of checking the shapes that
+    layers read."""
     for one in layers_of(model):
         one.pop("build_config", None)
 
@@ -233,7 +234,8 @@ def ring(x: Tensor) -> Tensor:
 
 
 def image_pair_of(sizes: tuple[int, ...], merge: kl.Layer) -> Json:
-    """Convolutions, valid, to images of different sizes; the merge is put in afterwards, as Keras would refuse it."""
+    """Convolutions with padding "valid", to images of different sizes. The merge is added afterwards, since Keras would
+    refuse it."""
 
     def build(x: Tensor) -> Tensor:
         left, right = (kl.Conv2D(4, n, name=k)(x) for n, k in zip(sizes, ("left", "right"), strict=True))
@@ -249,7 +251,7 @@ def image_pair_of(sizes: tuple[int, ...], merge: kl.Layer) -> Json:
 
 
 def pair_of_ranks() -> Json:
-    """`concatenate` reads an image and the same image made flat."""
+    """`concatenate` reads an image and the same image, flattened."""
 
     def build(x: Tensor) -> Tensor:
         image = kl.Conv2D(4, 3, padding="same", name="left")(x)
@@ -276,7 +278,7 @@ def shared_conv2d_of_two_channels() -> Json:
 
 
 def shared_conv2d_of_two_sizes() -> Json:
-    """The weights fit both images, and Keras takes it."""
+    """The weights fit both images, so Keras accepts the model."""
 
     def build(x: Tensor) -> list[Tensor]:
         both = kl.Conv2D(2, 3, padding="same", name="both")
@@ -286,7 +288,7 @@ def shared_conv2d_of_two_sizes() -> Json:
 
 
 def broadcast_of_channels(merge: kl.Layer) -> Json:
-    """(8, 7, 4) with one value per channel, (1, 1, 4)."""
+    """(8, 7, 4) and one value per channel, (1, 1, 4)."""
 
     def build(x: Tensor) -> Tensor:
         image = kl.Conv2D(4, 3, padding="same", name="left")(x)
@@ -313,7 +315,7 @@ def orphan_output() -> Json:
 
 
 def island() -> Json:
-    """The second output is made by layers that read each other, and not the input."""
+    """Layers that read each other, and not the input, make the second output."""
 
     def build(x: Tensor) -> list[Tensor]:
         a = kl.Activation("tanh", name="ring_a")(kl.Dense(5, name="dense")(x))

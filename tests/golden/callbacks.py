@@ -1,9 +1,9 @@
-"""What Keras's callbacks decide, epoch by epoch, for sequences of a monitored value: callbacks.json.
+"""Records what Keras's callbacks decide, epoch by epoch, for sequences of a monitored value: callbacks.json.
 
     python callbacks.py [--out FILE]
 
-The model has one weight, which is the epoch's number when the epoch ends: so what is restored tells which epoch it is
-of. Values are multiples of 1/64, and so are the deltas: ties are exact.
+The model has one weight. When an epoch ends, it equals the epoch's number, so that restored weights show their epoch.
+Values are multiples of 1/64, and so are the deltas, so that ties are exact.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ RATE = 0.5
 
 
 def sequences() -> list[list[float]]:
-    """Falling with noise, falling and rising again, on a plateau, in steps, rising; NaN between, NaN at first, infinite at
-    first."""
+    """Sequences that fall with noise, fall and rise again, stay on a plateau, fall in steps, or rise; with NaN in
+    between, NaN first, or infinity first."""
     rng = np.random.default_rng(7)
     epoch = np.arange(EPOCHS)
     shapes = [2.0 * 0.85**epoch + 0.2 * rng.normal(size=EPOCHS), (epoch - 9) ** 2 / 40 + 0.1 * rng.normal(size=EPOCHS),
@@ -53,7 +53,7 @@ SAVING = ({}, {"mode": "max"})
 
 
 def saves(options: dict, values: list[float]) -> dict:
-    """Of two fits with one callback, of half the epochs each."""
+    """Runs two fits with one callback, each with half of the epochs."""
 
     class Counting(keras.callbacks.ModelCheckpoint):
         def on_epoch_end(self, epoch, logs=None):

@@ -1,4 +1,4 @@
-"""The training runs that are traced: options, data, models and `CHAINS`, the cases of chains of layers.
+"""The traced training runs: options, data, models and `CHAINS`, the cases whose models are chains of layers.
 
 branched_cases.py has the others.
 """
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 Weights = dict[str, np.ndarray]  # "layer/variable" -> values, Keras's layouts
-# Samples, those of several inputs as a tuple; then the targets of each output.
+# Samples (a tuple for several inputs), then the targets of each output.
 Data = tuple[np.ndarray | tuple[np.ndarray, ...], ...]
 
 STEPS = 50
 FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")  # where the package dataset-fashion-mnist puts it
 
 
-# ---- options of a run: each prints as the command line's SPEC, with Keras's defaults left out ------
+# ---- options of a run: each prints as the command line's SPEC, without Keras's defaults -------------
 
 
 def spec(name: str, options: DataclassInstance, leave_out: str = "") -> str:
-    """`name:key=value,...` from a dataclass, without the values that are the defaults."""
+    """`name:key=value,...` for a dataclass, without values that equal the defaults."""
     pairs = []
     for f in fields(options):
         value = getattr(options, f.name)
@@ -45,7 +45,7 @@ def spec(name: str, options: DataclassInstance, leave_out: str = "") -> str:
 
 @dataclass(frozen=True)
 class Sgd:
-    """m = momentum*m - lr*g; w += m, or with nesterov w += momentum*m - lr*g."""
+    """m = momentum*m - lr*g; then w += m, or with nesterov w += momentum*m - lr*g."""
 
     lr: float = 0.01
     momentum: float = 0.0
@@ -98,7 +98,7 @@ class Adam:
 
         def update(gradients: Weights) -> None:
             nonlocal t
-            t += 1  # the factor below is formed in double whatever the arrays are
+            t += 1  # the factor below is computed in double, whatever the arrays' type
             alpha = self.lr * math.sqrt(1 - self.beta2**t) / (1 - self.beta1**t)
             for k, g in gradients.items():
                 m[k] += (g - m[k]) * (1 - self.beta1)
@@ -110,7 +110,7 @@ class Adam:
 
 @dataclass(frozen=True)
 class CrossEntropy:
-    """Of integer labels (sparse) or of rows of probabilities."""
+    """The loss of integer labels (sparse), or of rows of probabilities."""
 
     from_logits: bool = False
     label_smoothing: float = 0.0
@@ -130,8 +130,8 @@ class CrossEntropy:
 
 @dataclass(frozen=True)
 class Difference:
-    """The mean over a batch's rows and their values of f(e), e = output - target: e*e for mean_squared_error, |e| for
-    mean_absolute_error; for huber e*e/2 up to delta and delta*|e| - delta*delta/2 beyond."""
+    """The mean of f(e) over a batch's rows and their values, with e = output - target. f is e*e for mean_squared_error
+    and |e| for mean_absolute_error. For huber, f is e*e/2 up to delta, and delta*|e| - delta*delta/2 beyond."""
 
     name: str
     delta: float = 1.0
@@ -152,34 +152,34 @@ Loss = CrossEntropy | Difference | Named
 
 @dataclass(frozen=True)
 class Case:
-    """One training run. `build` is called anew for every precision; `data` draws from its generator."""
+    """One training run. `build` is called again for each precision. `data` draws from its generator."""
 
     name: str
     seed: int
     build: Callable[[], keras.Model]
     data: Callable[[np.random.Generator], Data]
     optimizer: Sgd | Adam | Optimizer
-    loss: Loss | tuple[Loss, ...]  # of several outputs one each
+    loss: Loss | tuple[Loss, ...]  # several outputs have one loss each
     batch: int = 32
     drop_remainder: bool = False
     tolerance_loss: float = 1e-5
     tolerance_grad_norm: float = 1e-5
-    tolerance_final: float = 0.0  # of all variables after the last step; 0: they are not recorded
+    tolerance_final: float = 0.0  # for all variables after the last step; 0: these are not recorded
     loss_weights: tuple[float, ...] = (1.0,)
-    group: str = ""  # the folder that the case's own lies in
+    group: str = ""  # the folder that contains the case's folder
     class_weights: tuple[float, ...] = ()  # by class
-    sample_weights: bool = False  # drawn behind the data
-    metrics: tuple[str, ...] = ()  # as of --metrics, of the initial model
-    dropout_seed: int | None = None  # of the masks, where the model has Dropout
-    rescales: bool = False  # the model gets bytes as 0 to 255, and rescales them itself
-    brief: bool = False  # one jittered run, none of Keras's optimizer, and final weights and predictions of nine digits
+    sample_weights: bool = False  # drawn after the data
+    metrics: tuple[str, ...] = ()  # as in --metrics, computed for the initial model
+    dropout_seed: int | None = None  # seed of the masks if the model has Dropout
+    rescales: bool = False  # the model gets bytes as 0 to 255, and scales them itself
+    brief: bool = False  # one jittered run, none with Keras's optimizer; nine digits for final weights and predictions
 
     @property
     def losses(self) -> tuple[Loss, ...]:
         return self.loss if isinstance(self.loss, tuple) else (self.loss,)
 
     def args(self) -> list[str]:
-        """The options of `clique train` beside the model, the data, the weights, the log and losses of many outputs."""
+        """The options of `clique train`, except model, data, weights, log, and the losses of several outputs."""
         drop = ["--drop-remainder"] if self.drop_remainder else []
         loss = ["--loss", self.loss.spec()] if not isinstance(self.loss, tuple) else []
         weights = ",".join(f"{i}={w:g}" for i, w in enumerate(self.class_weights))
@@ -194,7 +194,7 @@ class Case:
 
 
 def fashion(count: int, source: Path = FASHION_MNIST) -> Callable[[np.random.Generator], Data]:
-    """`count` training samples of Fashion-MNIST at 14 x 14: the rounded mean of each 2 x 2."""
+    """`count` training samples of Fashion-MNIST at 14 x 14: the rounded mean of each 2 x 2 block."""
 
     def read(name: str, header: int) -> np.ndarray:
         return np.frombuffer(gzip.decompress((source / name).read_bytes()), np.uint8, offset=header)
@@ -229,7 +229,7 @@ def patterns(count: int, shape: tuple[int, ...], classes: int, noise: float, *, 
 # ---- models ----------------------------------------------------------------------------------------
 
 
-Make = Callable[[], kl.Layer]  # layers are made anew for every model, in the precision of the moment
+Make = Callable[[], kl.Layer]  # each model gets new layers, in the current precision
 Build = Callable[[], keras.Model]
 
 

@@ -3,10 +3,10 @@
     python check.py                 recompute every case in float64; exit 1 unless it agrees to 1e-10
     python check.py --tables        and print what README.md shows: rounding, and what mistakes cost
 
-Nothing is shared with generate.py but masks.py, which says what Dropout's masks are: model, weights, data and options
-come from the case's folder, and layers (numpy_layers.py), losses and updates are written out. `mistakes` turns one of
-them wrong on purpose.
-"""
+This module shares with generate.py only masks.py, which defines Dropout's masks, and the rules of losses.py and
+optimizers.py, which generate.py compares with Keras. Model, weights, data and options come from the case's folder.
+Layers (numpy_layers.py), the other losses and the other updates are written out. `mistakes` makes one of them wrong on
+purpose."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from optimizers import Updater
 
 AGREE = 1e-10
 Weights = dict[str, Array]  # "layer/variable" -> values
-Ref = tuple[str, int]  # a value: which use of which layer makes it
+Ref = tuple[str, int]  # a value: the layer, and which use of it makes the value
 
 # ---- a case from its folder ------------------------------------------------------------------------
 
@@ -98,20 +98,20 @@ class Use:
 
 @dataclass
 class Graph:
-    uses: list[Use]  # each behind those that it reads
+    uses: list[Use]  # each use comes after those that it reads
     input: Ref
     outputs: list[Ref]
     ends_in_softmax: list[bool]  # by output
 
     def forward(self, x: Array) -> list[Array]:
-        """The outputs; logits where an output ends in softmax."""
+        """The outputs; logits for outputs that end in softmax."""
         values = {self.input: x}
         for use in self.uses:
             values[use.output] = use.layer.forward(*(values[i] for i in use.inputs))
         return [values[o] for o in self.outputs]
 
     def backward(self, dy: list[Array], mistakes: frozenset[str]) -> Weights:
-        """The gradient of each variable, from those of the outputs."""
+        """The gradient of each variable, given the gradients of the outputs."""
         slopes: dict[Ref, Array] = {}
 
         def contribute(to: Ref, slope: Array) -> None:
@@ -133,7 +133,7 @@ class Graph:
 
 
 def calls_of(entry: dict) -> list[list[Ref]]:
-    """What each use of a Functional model's layer reads."""
+    """The values that each use of a Functional model's layer reads."""
     calls = []
     for node in entry["inbound_nodes"]:
         (first,) = node["args"]
@@ -143,7 +143,7 @@ def calls_of(entry: dict) -> list[list[Ref]]:
 
 
 def read_graph(model: dict, weights: Weights, moment: Moment, mistakes: frozenset[str]) -> Graph:
-    """Softmax is taken off the outputs: the losses start from what lies before it."""
+    """Removes softmax from the outputs: the losses start from the values before softmax."""
     entries, config = model["config"]["layers"], model["config"]
     (first,) = (e for e in entries if e["class_name"] == "InputLayer")
     behind = {e["config"]["name"]: e for e in entries if e is not first}
@@ -185,17 +185,17 @@ def read_graph(model: dict, weights: Weights, moment: Moment, mistakes: frozense
 
 @dataclass
 class Loss:
-    """Of one output: its value, and its slope where a batch counts as `count` rows."""
+    """The loss of one output: its value, and its slope in a batch that counts as `count` rows."""
 
     spec: str
     weight: float
     targets: Array
     of_softmax: bool
     mistakes: frozenset[str]
-    weights: Array | None = None  # of samples
+    weights: Array | None = None  # sample weights
 
     def weighted(self, z: Array, part: slice, count: int) -> tuple[float, Array]:
-        """Each sample's loss and slope times its weight; the mean is over the samples."""
+        """Multiplies each sample's loss and slope by the sample's weight. The mean is over the samples."""
         if self.weights is None or "weights ignored" in self.mistakes:
             return self.of(z, part, count)
         first = part.indices(len(self.targets))[0]
@@ -226,7 +226,7 @@ class Loss:
         return float(-(rows * log_p).sum() / len(z)), (np.exp(log_p) - rows) / count
 
     def by_rule(self, z: Array, y: Array, count: int, name: str, keys: dict) -> tuple[float, Array]:
-        """By the rule of losses.py, which generate.py holds against Keras's loss."""
+        """Uses the rule of losses.py, which generate.py compares with Keras's loss."""
         keys = {k: v for k, v in keys.items() if f"{k} ignored" not in self.mistakes}
         x = softmax(z) if self.of_softmax else z
         values, slopes = losses.RULES[name][1](x, y, keys)
@@ -261,7 +261,7 @@ class Loss:
 
 @dataclass
 class Evaluation:
-    """Of an output, in inference mode, over all samples."""
+    """The evaluation of an output in inference mode, over all samples."""
 
     loss: float
     accuracy: float | None
@@ -337,7 +337,7 @@ class Run:
             self.state[str(t)] = {k: values[k].copy() for k in self.case["state"][str(t)]}
 
     def update_by_rule(self, gradients: Weights) -> None:
-        """By the rule of optimizers.py, which generate.py holds against Keras's optimizer."""
+        """Uses the rule of optimizers.py, which generate.py compares with Keras's optimizer."""
         o = self.options
         if self.updater is None:
             keys = {k: v for k, v in o.optimizer_keys.items() if f"{k} ignored" not in self.mistakes}
@@ -348,7 +348,7 @@ class Run:
         self.updater(self.weights, gradients)
 
     def change(self, name: str, g: Array, t: int) -> Array:
-        """What an update takes away from a variable."""
+        """The value that an update subtracts from a variable."""
         m, v, keys = self.m, self.v, self.options.optimizer_keys
         if self.options.optimizer == "sgd":
             lr, mu = keys.get("lr", 0.01), keys.get("momentum", 0.0)
@@ -395,14 +395,15 @@ def away(found: ArrayLike, expected: ArrayLike) -> float:
 
 
 def away_norms(run: Run) -> float:
-    """The same for the first step's gradients, variable by variable."""
+    """The largest relative difference of the first step's gradients, variable by variable."""
     expected = run.case["first_grad_norms"]
     assert set(run.first_grad_norms) == set(expected)
     return max(away(n, expected[k]) for k, n in run.first_grad_norms.items())
 
 
 def away_state(run: Run) -> float:
-    """Moving statistics: the difference's L2 norm by the trace's, the worst variable after the recorded steps."""
+    """Moving statistics: the L2 norm of the difference divided by the trace's norm, for the worst variable in all
+    recorded steps."""
     differences = [0.0]
     for step, expected in run.case.get("state", {}).items():
         assert set(run.state[step]) == set(expected)
@@ -412,7 +413,7 @@ def away_state(run: Run) -> float:
 
 
 def away_final(run: Run) -> float:
-    """The loss in inference mode behind the last step."""
+    """The loss in inference mode after the last step."""
     return away(run.final[0].loss, run.case["evaluation_final"]["loss"])
 
 

@@ -1,8 +1,8 @@
 """The traced runs of small models of the kinds that people train: `FAMILIES`, in the group `families`.
 
-Together they have the kinds of layers that the importer reads but Dropout and its like. (b, ...) beside a layer is its
-output. Attention's biases of keys have no gradient but rounding, which Adam would make steps of: such models train by
-SGD.
+Together they contain all kinds of layers that the importer reads, except random ones such as Dropout. (b, ...) after a
+layer is its output's shape. The key biases of attention have only rounding errors as gradients, which Adam would turn
+into steps. So models with attention train with SGD.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Draw = Callable[[np.random.Generator], Data]
 
 
 def hub() -> object:
-    import keras_hub  # of some models alone
+    import keras_hub  # only some models need it
 
     return keras_hub.layers
 
 
 def of_hub(path: str) -> type:
-    """A class of keras_hub's models: "llama.llama_decoder.LlamaTransformerDecoder"."""
+    """Returns a class of keras_hub's models: "llama.llama_decoder.LlamaTransformerDecoder"."""
     module, _, name = path.rpartition(".")
     return getattr(importlib.import_module(f"keras_hub.src.models.{module}"), name)
 
@@ -51,7 +51,7 @@ def tokens_of(length: int, name: str = "tokens") -> Tensor:
 
 
 def gpt() -> keras.Model:
-    """Two blocks that norm first."""
+    """Two blocks that normalise first."""
     tokens = tokens_of(8)
     x = kl.ReversibleEmbedding(9, 8, name="table")(tokens)
     x = kl.Add(name="embedded")([x, hub().PositionEmbedding(8, name="places")(x)])
@@ -64,19 +64,19 @@ def gpt() -> keras.Model:
 
 
 def llama() -> keras.Model:
-    """Rotary places, fewer heads of keys, a gated product and root mean squares, by keras_hub's decoder."""
+    """Rotary positions, fewer key heads, a gated product and RMS normalisation, by keras_hub's decoder."""
     tokens = tokens_of(6)
     x = kl.Embedding(9, 8, name="table")(tokens)
     decoder = of_hub("llama.llama_decoder.LlamaTransformerDecoder")
     decoder = decoder(intermediate_dim=12, num_query_heads=2, num_key_value_heads=1, name="decoder")
-    decoder.rope_scaling_factor = 1.0  # Llama's configuration has it, and the layer has not
+    decoder.rope_scaling_factor = 1.0  # Llama's configuration needs this attribute, which the layer lacks
     x = decoder(x)
     x = of_hub("llama.llama_layernorm.LlamaLayerNorm")(name="norm")(x)
     return keras.Model(tokens, head(x, 9), name="llama")
 
 
 def bert_masked() -> keras.Model:
-    """keras_hub's encoder; tokens of 0 are padding, which attention and the mean leave out."""
+    """keras_hub's encoder. Tokens of 0 are padding, which attention and the mean skip."""
     tokens = tokens_of(7)
     x = hub().TokenAndPositionEmbedding(9, 7, 8, mask_zero=True, name="embedded")(tokens)
     x = hub().TransformerEncoder(12, 2, activation="gelu", name="encoder")(x)
@@ -84,7 +84,7 @@ def bert_masked() -> keras.Model:
 
 
 def bilstm_masked() -> keras.Model:
-    """Tokens of 0 are padding behind the sequence, which both directions leave out."""
+    """Tokens of 0 are padding at the end of the sequence, which both directions skip."""
     tokens = tokens_of(8)
     x = kl.Embedding(11, 6, mask_zero=True, name="table")(tokens)  # (b, 8, 6)
     x = kl.Bidirectional(kl.LSTM(5, return_sequences=True), name="inner")(x)  # (b, 8, 10)
@@ -101,7 +101,7 @@ def gru_both_ways() -> keras.Model:
 
 
 def rnn_tagger() -> keras.Model:
-    """A label for each place."""
+    """A label for each position."""
     tokens = tokens_of(6)
     x = kl.Embedding(8, 5, name="table")(tokens)
     x = kl.SimpleRNN(7, return_sequences=True, name="simple")(x)  # (b, 6, 7)
@@ -110,7 +110,7 @@ def rnn_tagger() -> keras.Model:
 
 
 def padded_tagger() -> keras.Model:
-    """A label for each token; Keras's loss is a mean over those that are no padding."""
+    """A label for each token. Keras's loss is a mean over the tokens that are not padding."""
     tokens = tokens_of(8)
     x = kl.Embedding(9, 5, mask_zero=True, name="table")(tokens)
     x = kl.Bidirectional(kl.LSTM(5, return_sequences=True), name="both")(x)  # (b, 8, 10)
@@ -118,7 +118,8 @@ def padded_tagger() -> keras.Model:
 
 
 def padded_rows() -> keras.Model:
-    """Values for each step of rows that end in zeros, with weights of samples; L2 counts as often as ever."""
+    """Values for each step of rows that end in zeros, with sample weights. The L2 penalty does not depend on the
+    mask."""
     rows = keras.Input((7, 3), name="rows")
     x = kl.GRU(6, return_sequences=True, name="forth")(kl.Masking(name="masking")(rows))
     x = kl.Dense(5, activation="tanh", kernel_regularizer=keras.regularizers.L2(0.01), name="wide")(x)
@@ -126,7 +127,7 @@ def padded_rows() -> keras.Model:
 
 
 def padded_pair() -> keras.Model:
-    """Two outputs, of which each has the mask of its own input, and one attends to the other."""
+    """Two outputs. Each has the mask of its own input, and one attends to the other."""
     source, target = tokens_of(6, "source"), tokens_of(5, "target")
     memory = kl.Embedding(9, 8, mask_zero=True, name="table")(source)
     x = kl.Embedding(8, 8, mask_zero=True, name="table_1")(target)
@@ -136,7 +137,7 @@ def padded_pair() -> keras.Model:
 
 
 def padded_states() -> keras.Model:
-    """Beside states that it is given, a recurrent layer takes no notice of its input's mask, and passes it on."""
+    """A recurrent layer with given initial states ignores its input's mask, but passes it on."""
     source, target = tokens_of(6, "source"), tokens_of(5, "target")
     x, state = kl.GRU(6, return_sequences=True, return_state=True, name="encoder")(kl.Embedding(9, 5, mask_zero=True, name="table")(source))
     x = kl.GRU(6, name="encoder_1")(x)
@@ -146,7 +147,7 @@ def padded_states() -> keras.Model:
 
 
 def padded_gates() -> keras.Model:
-    """Products, and the largest and smallest, of what has the one mask, the other, or none: Keras looks at them."""
+    """Products, maxima and minima of values that have one mask, the other mask, or none: Keras combines the masks."""
     first, second = tokens_of(6, "first"), tokens_of(6, "second")
     x = kl.Embedding(9, 5, mask_zero=True, name="table")(first)
     y = kl.Embedding(9, 5, mask_zero=True, name="table_1")(second)
@@ -162,7 +163,7 @@ def padded_gates() -> keras.Model:
 
 
 def padded_parts() -> keras.Model:
-    """Models within the model get the masks of their inputs, and one that is Functional is the last."""
+    """Models within the model get the masks of their inputs. A Functional one is last."""
     tokens, others = tokens_of(6, "first"), tokens_of(6, "second")
     one, other = keras.Input((6, 5), name="one"), keras.Input((6, 5), name="other")
     x = kl.GRU(5, return_sequences=True, name="forth")(one)
@@ -176,7 +177,7 @@ def padded_parts() -> keras.Model:
 
 
 def bert_given_mask() -> keras.Model:
-    """An input says which tokens count, as tokenizers of BERT give it; the model makes truths of its numbers."""
+    """An input says which tokens count, as BERT's tokenizers give it. The model turns its numbers into truth values."""
     tokens, given = tokens_of(6), tokens_of(6, "given")
     x = norm(kl.Embedding(9, 6, name="table")(tokens), "norm")
     counts = ops.cast(given, "bool")
@@ -186,7 +187,7 @@ def bert_given_mask() -> keras.Model:
 
 
 def seq2seq() -> keras.Model:
-    """The decoder begins in the encoder's last state."""
+    """The decoder starts from the encoder's last state."""
     source, target = tokens_of(6, "source"), tokens_of(5, "target")
     _, h, c = kl.LSTM(7, return_state=True, name="encoder")(kl.Embedding(9, 5, name="table")(source))
     x = kl.Embedding(8, 4, name="table_1")(target)
@@ -195,7 +196,7 @@ def seq2seq() -> keras.Model:
 
 
 def translation() -> keras.Model:
-    """A decoder of one block, which looks at another sequence by two kinds of attention."""
+    """A decoder with one block, which attends to another sequence by two kinds of attention."""
     source, target = tokens_of(6, "source"), tokens_of(5, "target")
     memory = kl.Embedding(9, 8, name="table")(source)
     x = kl.Embedding(8, 8, name="table_1")(target)
@@ -219,7 +220,7 @@ def wavenet() -> keras.Model:
 
 
 def rows_autoencoder() -> keras.Model:
-    """Rows become shorter by strides, depthwise and grouped, and longer again."""
+    """Rows are shortened by strides, depthwise and grouped convolutions, and then lengthened again."""
     rows = keras.Input((12, 3), name="rows")
     x = kl.Conv1D(6, 3, strides=2, padding="same", activation="elu", name="conv")(rows)  # (b, 6, 6)
     x = kl.DepthwiseConv1D(3, padding="same", activation="tanh", name="depthwise")(x)
@@ -232,7 +233,7 @@ def rows_autoencoder() -> keras.Model:
 
 
 def decoders() -> keras.Model:
-    """One block each of three families of keras_hub."""
+    """One block each of three decoder families of keras_hub."""
     tokens = tokens_of(6)
     x = kl.Embedding(9, 8, name="table")(tokens)
     made = {"intermediate_dim": 6, "num_query_heads": 2, "num_key_value_heads": 1}
@@ -247,7 +248,7 @@ def decoders() -> keras.Model:
 
 
 def mobilenet_v2() -> keras.Model:
-    """A block with its own residual, and one that halves the image behind a padding."""
+    """One block with a residual, and one that halves the image after padding."""
     image = keras.Input((5, 5, 2), name="image")
     x = conv(image, 6, 3, "linear", "stem", use_bias=False)
     x = kl.ReLU(6.0, name="stem_relu")(normalised(x, "stem_norm", epsilon=1e-3, momentum=0.9))
@@ -296,7 +297,7 @@ def squeeze_excite() -> keras.Model:
 
 
 def vit() -> keras.Model:
-    """Patches with places, and one block."""
+    """Patches with position embeddings, and one block."""
     image = keras.Input((8, 8, 3), name="image")
     x = kl.Reshape((4, 8), name="rows")(kl.Conv2D(8, 4, strides=4, name="patches")(image))
     x = kl.Add(name="placed")([x, hub().PositionEmbedding(4, name="places")(x)])
@@ -308,7 +309,7 @@ def vit() -> keras.Model:
 
 
 def unet() -> keras.Model:
-    """A class for each place of the image."""
+    """A class for each pixel of the image."""
     image = keras.Input((8, 6, 1), name="image")
     first = conv(image, 4, 3, "tanh", "down")
     x = conv(kl.MaxPooling2D(2, name="pool")(first), 6, 3, "tanh", "down_1")  # (b, 4, 3, 6)
@@ -318,7 +319,7 @@ def unet() -> keras.Model:
 
 
 def upscaler() -> keras.Model:
-    """An image of other sizes, by interpolation of three kinds."""
+    """An image resized by interpolation of three kinds."""
     image = keras.Input((5, 4, 2), name="image")
     x = conv(image, 4, 3, "tanh", "stem")
     up = kl.UpSampling2D(2, interpolation="bilinear", name="up")(x)  # (b, 10, 8, 4)
@@ -328,7 +329,7 @@ def upscaler() -> keras.Model:
 
 
 def norms() -> keras.Model:
-    """Statistics of groups, of rows, and lengths."""
+    """Normalisation by statistics of groups and of rows, and by length."""
     image = keras.Input((6, 5, 2), name="image")
     x = kl.GroupNormalization(2, name="group")(conv(image, 6, 3, "linear", "stem"))
     x = kl.Flatten(name="flat")(kl.AveragePooling2D(2, name="pooled")(kl.Activation("mish", name="mish")(x)))
@@ -338,7 +339,7 @@ def norms() -> keras.Model:
 
 
 def learned_slopes() -> keras.Model:
-    """Activations with weights, and such with numbers."""
+    """Activations with weights, and activations with constants."""
     image = keras.Input((6, 6, 2), name="image")
     x = kl.PReLU(shared_axes=[1, 2], name="prelu")(conv(image, 6, 3, "linear", "stem"))
     x = kl.ELU(0.7, name="elu")(conv(x, 6, 3, "linear", "conv", strides=2))
@@ -347,7 +348,7 @@ def learned_slopes() -> keras.Model:
 
 
 def fine_tuned() -> keras.Model:
-    """A model that is frozen, as a layer, with statistics that stay; and a head that learns."""
+    """A frozen model as a layer, whose statistics stay; and a head that learns."""
     image = keras.Input((7, 6, 2), name="image")
     inner = keras.Input((7, 6, 2), name="inner_image")
     x = relu(normalised(conv(inner, 5, 3, "linear", "conv", use_bias=False), "norm"), "relu")
@@ -366,11 +367,11 @@ def video() -> keras.Model:
     return keras.Model(images, head(kl.LSTM(5, name="lstm")(x), 3), name="video")
 
 
-# ---- several inputs, and models of other parts -----------------------------------------------------
+# ---- several inputs, and nested models -------------------------------------------------------------
 
 
 def tokens_and_numbers() -> keras.Model:
-    """What a table of rows has: tokens of two columns, one of them by its count, and numbers."""
+    """A row of a table: tokens of two columns, one of them by its count, and numbers."""
     token = keras.Input((2,), name="token")
     kind = keras.Input((1,), name="kind")
     row = keras.Input((5,), name="row")
@@ -382,7 +383,7 @@ def tokens_and_numbers() -> keras.Model:
 
 
 def two_towers() -> keras.Model:
-    """The angle between what users and items are made."""
+    """The angle between the vectors of users and items."""
     user, item = keras.Input((), dtype="int32", name="user"), keras.Input((), dtype="int32", name="item")
     one = kl.Dense(6, name="user_dense")(kl.Embedding(12, 6, name="users")(user))
     other = kl.Dense(6, name="item_dense")(kl.Embedding(9, 6, name="items")(item))
@@ -391,7 +392,7 @@ def two_towers() -> keras.Model:
 
 
 def siamese() -> keras.Model:
-    """A model, applied to two images, and the distance of what it makes of them."""
+    """A model applied to two images, and the distance of its outputs."""
     left, right = keras.Input((6, 6, 1), name="left"), keras.Input((6, 6, 1), name="right")
     inner = keras.Input((6, 6, 1), name="inner_image")
     x = kl.Flatten(name="flat")(kl.Conv2D(4, 3, strides=2, activation="tanh", name="conv")(inner))
@@ -409,7 +410,7 @@ def penalties() -> keras.Model:
 
 
 def constraints() -> keras.Model:
-    """What variables may be behind each update, along one axis and several."""
+    """Constraints on variables after each update, along one axis and several."""
     norms = keras.constraints
     rows = keras.Input((6, 4), name="rows")
     x = kl.Conv1D(6, 3, padding="same", activation="tanh", kernel_constraint=norms.MaxNorm(0.8, axis=[0, 1]),
@@ -423,7 +424,7 @@ def constraints() -> keras.Model:
 
 
 def expressions() -> keras.Model:
-    """Functions of keras.ops: attention by equations, parts, padding, powers."""
+    """Functions of keras.ops: attention by einsum, slices, padding, powers."""
     rows = keras.Input((6, 5), name="rows")
     first, second = ops.split(kl.Dense(12, name="dense")(rows), 2, axis=-1)  # (b, 6, 6) each
     scores = ops.softmax(ops.einsum("bqc,bkc->bqk", first, second) / 6**0.5, axis=-1)
@@ -436,7 +437,7 @@ def expressions() -> keras.Model:
 
 
 def mixer() -> keras.Model:
-    """Products over either axis by equations, and gates of the smaller and the larger."""
+    """Products along both axes by einsum, and gates by minimum and maximum."""
     rows = keras.Input((6, 5), name="rows")
     x = kl.Permute((2, 1), name="turned")(rows)  # (b, 5, 6)
     x = kl.EinsumDense("bct,tu->bcu", output_shape=(5, 6), bias_axes="u", activation="gelu", name="places")(x)
@@ -450,7 +451,7 @@ def mixer() -> keras.Model:
 
 
 def arithmetic() -> keras.Model:
-    """Functions of single numbers, and of many."""
+    """Functions of single numbers, and of many numbers."""
     rows = keras.Input((4, 6), name="rows")
     x = kl.Dense(6, name="dense")(rows)
     soft = ops.reciprocal(1.0 + ops.square(x)) + ops.log1p(ops.square(x)) * ops.cos(x) - ops.expm1(-ops.absolute(x))
@@ -462,7 +463,7 @@ def arithmetic() -> keras.Model:
 
 
 def truths() -> keras.Model:
-    """Comparisons and logic choose between what two layers make; tokens as rows of zeros and a one."""
+    """Comparisons and logic choose between the outputs of two layers. Tokens become one-hot rows."""
     tokens = tokens_of(5)
     x = ops.one_hot(tokens, 7)  # (b, 5, 7)
     one, other = kl.Dense(5, activation="tanh", name="one")(x), kl.Dense(5, name="other")(x)
@@ -476,7 +477,7 @@ def truths() -> keras.Model:
 
 
 def volumes() -> keras.Model:
-    """Three axes, and a scaled residual of Inception-ResNet."""
+    """Three spatial axes, and a scaled residual of Inception-ResNet."""
     from keras.src.applications.inception_resnet_v2 import CustomScaleLayer
 
     images = keras.Input((3, 5, 5, 2), name="images")
@@ -488,7 +489,7 @@ def volumes() -> keras.Model:
 
 
 def fnet() -> keras.Model:
-    """Fourier transforms in place of attention."""
+    """Fourier transforms instead of attention."""
     tokens = tokens_of(8)
     x = kl.Embedding(9, 8, name="table")(tokens)
     x = hub().FNetEncoder(12, name="encoder")(x)
@@ -500,7 +501,7 @@ def fnet() -> keras.Model:
 
 
 def sentences(count: int, length: int, table: int, classes: int, *, padded: bool = False) -> Draw:
-    """A sentence per class, of which two tokens in five are others; padded ones end in zeros."""
+    """A sentence per class, in which two of five tokens are random; padded sentences end in zeros."""
 
     def draw(rng: np.random.Generator) -> Data:
         prototypes = rng.integers(1, table, (classes, length))
@@ -514,7 +515,7 @@ def sentences(count: int, length: int, table: int, classes: int, *, padded: bool
 
 
 def as_floats(draw: Draw) -> Draw:
-    """Bytes that no Embedding reads would be divided by 255."""
+    """Converts bytes to floats, because bytes that no Embedding reads would be divided by 255."""
 
     def floats(rng: np.random.Generator) -> Data:
         x, y = draw(rng)
@@ -524,7 +525,7 @@ def as_floats(draw: Draw) -> Draw:
 
 
 def next_tokens(count: int, length: int, table: int) -> Draw:
-    """Each token is likely thrice the one before and two; labels are the next tokens."""
+    """Each token is probably three times the previous one plus two. Labels are the next tokens."""
 
     def draw(rng: np.random.Generator) -> Data:
         x = rng.integers(0, table, (count, length + 1))
@@ -536,7 +537,7 @@ def next_tokens(count: int, length: int, table: int) -> Draw:
 
 
 def tags(count: int, length: int, table: int, classes: int, *, padded: bool = False) -> Draw:
-    """The label of a place is a function of its token and the one before; padded sentences end in zeros."""
+    """The label of a position is a function of its token and the previous one; padded sentences end in zeros."""
 
     def draw(rng: np.random.Generator) -> Data:
         x = rng.integers(0, table, (count, length))
@@ -548,7 +549,7 @@ def tags(count: int, length: int, table: int, classes: int, *, padded: bool = Fa
 
 
 def translations(count: int) -> Draw:
-    """Six tokens below nine; the target's five below eight are a function of them, one behind."""
+    """Six tokens below nine. The target's five tokens below eight are a function of them, shifted by one."""
 
     def draw(rng: np.random.Generator) -> Data:
         source = rng.integers(0, 9, (count, 6))
@@ -559,7 +560,7 @@ def translations(count: int) -> Draw:
 
 
 def segments(count: int, shape: tuple[int, ...], classes: int) -> Draw:
-    """The class of a place is by how bright it is."""
+    """The class of a pixel depends on its brightness."""
 
     def draw(rng: np.random.Generator) -> Data:
         x = rng.integers(0, 256, (count, *shape)).astype(np.uint8)
@@ -590,7 +591,9 @@ def values(shape: tuple[int, ...], count: int, size: int) -> Draw:
 
 
 def padded_translations(count: int, *, once: bool = False) -> Draw:
-    """As translations; tokens behind the end are 0. A second label is of each token of the source; once: without."""
+    """Like translations; tokens after the end are 0. A second label belongs to each token of the source; once: without
+    this label.
+    this label."""
 
     def draw(rng: np.random.Generator) -> Data:
         (source, target), wanted = translations(count)(rng)
@@ -603,7 +606,7 @@ def padded_translations(count: int, *, once: bool = False) -> Draw:
 
 
 def padded_twins(count: int, length: int, table: int, classes: int) -> Draw:
-    """Two sentences of one length, of which each ends in zeros where it will, and a label for each place."""
+    """Two sentences of one length, which end in zeros at different positions, and a label for each position."""
 
     def draw(rng: np.random.Generator) -> Data:
         one, other = (tags(count, length, table, classes, padded=True)(rng)[0] for _ in range(2))
@@ -613,7 +616,7 @@ def padded_twins(count: int, length: int, table: int, classes: int) -> Draw:
 
 
 def given_masks(count: int, length: int, table: int, classes: int) -> Draw:
-    """Sentences, which of their tokens count, and the class that the sum of these has."""
+    """Sentences, a mask of the tokens that count, and the class of the sum of these tokens."""
 
     def draw(rng: np.random.Generator) -> Data:
         x = rng.integers(0, table, (count, length))
@@ -624,7 +627,7 @@ def given_masks(count: int, length: int, table: int, classes: int) -> Draw:
 
 
 def masked_rows(count: int, steps: int = 0) -> Draw:
-    """Rows that end in zeros, and two values of each, or of each step."""
+    """Rows that end in zeros, and two values for each row, or for each step."""
 
     def draw(rng: np.random.Generator) -> Data:
         x, y = values((7, 3), count, 2 * max(steps, 1))(rng)
@@ -655,7 +658,7 @@ def pairs(count: int) -> Draw:
 
 
 def image_pairs(count: int) -> Draw:
-    """Two images of a class, or of two."""
+    """Two images of the same class, or of two classes."""
 
     def draw(rng: np.random.Generator) -> Data:
         prototypes = rng.normal(0.0, 1.0, (4, 6, 6, 1))
@@ -677,7 +680,7 @@ def case(build: Callable[[], keras.Model], data: Draw, optimizer: Sgd | Adam, lo
 
 
 MSE, BINARY = Difference("mean_squared_error"), Named("binary_crossentropy", ())
-ADAM_OF_IMAGES = 1e-4  # Adam makes most of a flipped kink
+ADAM_OF_IMAGES = 1e-4  # Adam enlarges the effect of a crossed kink
 FAMILIES = (
     case(gpt, next_tokens(60, 8, 9), Sgd(0.1, 0.9)),
     case(llama, next_tokens(48, 6, 9), Adam(0.003)),

@@ -4,10 +4,9 @@
     python generate.py --out DIR --only NAME     one case, or `layers`, `branched` or `normalised`
     python generate.py --only NAME --seeds 20    how far float32 strays, seed by seed; writes nothing
 
-Forward and backward passes are Keras's layers and losses under a gradient tape, in float64. The
-update is written here, in float64 with the decimal constants, because Keras rounds betas and momentum
-to float32 even in a float64 model; the same run with Keras's own optimizer is measured beside it.
-README.md explains the files.
+Forward and backward passes are Keras's layers and losses under a gradient tape, in float64. The update is written here,
+in float64 with the decimal constants, because Keras rounds betas and momentum to float32 even in a float64 model. For
+comparison, the same run is also made with Keras's own optimizer. README.md explains the files.
 """
 
 from __future__ import annotations
@@ -53,11 +52,11 @@ STATE_TOLERANCE, EVALUATION_TOLERANCE = 5e-5, 1e-5
 
 
 def as_input(x: np.ndarray) -> np.ndarray:
-    """What a model is fed: bytes are scaled by the float32 nearest to 1/255, in float32."""
+    """The array that a model gets: bytes are multiplied by the float32 nearest to 1/255, in float32."""
     return x if x.dtype == np.float32 else x.astype(np.float32) * (np.float32(1) / np.float32(255))
 
 
-Inputs = tuple[np.ndarray, ...]  # of a model, as it is fed
+Inputs = tuple[np.ndarray, ...]  # the inputs that a model gets
 
 
 def arrays_of(x: np.ndarray | Inputs) -> Inputs:
@@ -66,7 +65,7 @@ def arrays_of(x: np.ndarray | Inputs) -> Inputs:
 
 
 def fed(model: keras.Model, x: np.ndarray | Inputs, dtype: str, rescales: bool) -> Inputs:
-    """Tokens as they are, other numbers in `dtype`."""
+    """Keeps tokens unchanged, and converts other numbers to `dtype`."""
     return tuple(
         a.astype("int32") if "int" in i.dtype else (a if rescales else as_input(a)).astype(dtype)
         for a, i in zip(arrays_of(x), model.inputs, strict=True)
@@ -74,19 +73,21 @@ def fed(model: keras.Model, x: np.ndarray | Inputs, dtype: str, rescales: bool) 
 
 
 def built(case: Case) -> keras.Model:
-    """The names of layers that have none of their own are those of a first model."""
+    """Builds the model so that unnamed layers get the names of a session's first model."""
     keras.utils.clear_session()
     return case.build()
 
 
 def use_float(dtype: str) -> None:
-    """Layers follow the policy, losses and optimizers floatx; floatx alone leaves the layers as they were."""
+    """Layers use the dtype policy, losses and optimizers use floatx. Setting floatx alone would not change the
+    layers."""
     keras.config.set_floatx(dtype)
     keras.config.set_dtype_policy(dtype)
 
 
 def state_of(model: keras.Model) -> Weights:
-    """Moving statistics and what is frozen, by name. A Dropout's generator, of whole numbers, is none of a run's state."""
+    """Moving statistics and frozen variables, by name. A Dropout's generator, with whole numbers, does not belong to
+    the state."""
     names = names_of(model)
     return {names[id(v)]: v.numpy() for v in model.non_trainable_variables if "float" in v.dtype}
 
@@ -97,7 +98,8 @@ def initial_weights(model: keras.Model, rng: np.random.Generator) -> Weights:
 
 
 def batches(case: Case, count: int) -> Iterator[slice]:
-    """In order, epoch after epoch; an epoch's last batch is ragged unless remainders are dropped."""
+    """The slices of the batches in order, epoch after epoch. An epoch's last batch is smaller unless remainders are
+    dropped."""
     step = 0
     while step < STEPS:
         stop = count - count % case.batch if case.drop_remainder else count
@@ -108,7 +110,7 @@ def batches(case: Case, count: int) -> Iterator[slice]:
 
 
 def weights_of(case: Case, data: Data) -> np.ndarray | None:
-    """Of samples: their own, or those of their classes by Keras's function."""
+    """The weights of samples: their own weights, or those of their classes by Keras's function."""
     if case.class_weights:
         return class_weight_to_sample_weights(data[1], dict(enumerate(case.class_weights)))
     if not case.sample_weights:
@@ -119,7 +121,7 @@ def weights_of(case: Case, data: Data) -> np.ndarray | None:
 class MaskedDropout(keras.layers.Dropout):
     """A Dropout whose masks are those of masks.py."""
 
-    number = 0  # of the layer, among the model's Dropouts
+    number = 0  # the layer's number among the model's Dropouts
     step = 1  # the first is 1
     seed_of_run = 0
 
@@ -143,7 +145,7 @@ def masked_dropouts(case: Case, model: keras.Model) -> list[MaskedDropout]:
 
 @dataclass
 class Evaluation:
-    """Of an output, over the training set, in inference mode; the accuracy is of cross-entropies only."""
+    """The evaluation of an output in inference mode over the training set. Only cross-entropies have an accuracy."""
 
     loss: float
     accuracy: float | None
@@ -156,7 +158,7 @@ def evaluate(case: Case, model: keras.Model, x: Inputs, targets: Inputs) -> list
         accuracy = None
         if isinstance(loss, CrossEntropy):
             labels, chosen = y if loss.sparse else y.argmax(axis=-1), found.numpy().argmax(axis=-1)
-            mask = keras.src.backend.get_keras_mask(found)  # which Keras's means leave steps out by
+            mask = keras.src.backend.get_keras_mask(found)  # Keras's means skip the masked steps
             accuracy = float(np.average(chosen == labels, weights=None if mask is None else mask.numpy()))
         value = float(loss.keras()(tf.constant(y), found))
         results.append(Evaluation(value, accuracy, found.numpy()[:4].tolist()))
@@ -177,11 +179,11 @@ class Trace:
     first_grad_norms: dict[str, float] = field(default_factory=dict)
     initial: list[Evaluation] = field(default_factory=list)  # by output
     final: list[Evaluation] = field(default_factory=list)
-    state: dict[int, Weights] = field(default_factory=dict)  # after so many steps
+    state: dict[int, Weights] = field(default_factory=dict)  # number of steps: state after these steps
 
     def deviation(self, exact: Trace) -> dict[str, float]:
-        """The largest relative difference over the steps, for the loss and for the gradient's norm, and of the state
-        and the evaluation at the end where the model has a state."""
+        """The largest relative differences over the steps: of the loss, and of the gradient's norm. If the model has a
+        state, also of the state and the evaluation at the end."""
         found = {k: float(np.max(np.abs(np.array(getattr(self, k)) / getattr(exact, k) - 1)))
                  for k in ("loss", "grad_norm")}  # fmt: skip
         if exact.state[STEPS]:
@@ -193,12 +195,13 @@ class Trace:
 
 
 def weights_beside(output: object, by_sample: Inputs) -> Inputs:
-    """Beside a mask, which is of each sample's steps, Keras takes weights of samples as (samples, 1)."""
+    """If the output has a mask over each sample's steps, Keras takes sample weights as (samples, 1)."""
     return tuple(w[:, None] for w in by_sample) if keras.src.backend.get_keras_mask(output) is not None else by_sample
 
 
 def differentiation(case: Case, model: keras.Model, dtype: str) -> Callable[..., tuple]:
-    """A function of a batch's inputs, targets and weights of samples: the loss, that of each output, and the gradients."""
+    """A function of a batch's inputs, targets and sample weights, which returns the loss, each output's loss, and the
+    gradients."""
     variables, losses_of = model.trainable_variables, [one.keras() for one in case.losses]
 
     def differentiate(x: Inputs, targets: Inputs, by_sample: Inputs) -> tuple:
@@ -209,7 +212,7 @@ def differentiation(case: Case, model: keras.Model, dtype: str) -> Callable[...,
             weighted = zip(case.loss_weights, losses, strict=True)
             loss = tf.add_n([one if w == 1.0 else w * one for w, one in weighted] + model.losses)
         assert all(t.dtype == dtype for t in (*losses, *outputs, *variables))
-        for one, output in zip(case.losses, outputs, strict=True):  # the loss starts from the logits once
+        for one, output in zip(case.losses, outputs, strict=True):  # the loss uses the logits only once
             assert not isinstance(one, CrossEntropy) or not (one.from_logits and hasattr(output, "_keras_logits"))
         return loss, losses, [tf.convert_to_tensor(g) for g in tape.gradient(loss, [v.value for v in variables])]
 
@@ -218,10 +221,10 @@ def differentiation(case: Case, model: keras.Model, dtype: str) -> Callable[...,
 
 def run(case: Case, data: Data, initial: Weights, dtype: str, *, keras_update: bool = False,
         jitter: np.random.Generator | None = None) -> Trace:  # fmt: skip
-    """Train from `initial`, everything in `dtype`; the update is ours, or Keras's optimizer.
+    """Trains from `initial`, everything in `dtype`; the update is ours, or Keras's optimizer.
 
-    With `jitter`, every weight is off by up to 1e-6 of itself after every update: ten times what
-    float32 rounds, to see whether the trace comes near a kink of ReLU or a tie of max pooling.
+    With `jitter`, every weight is changed by up to 1e-6 of itself after every update: ten times float32's rounding, to
+    find whether the trace comes near a kink of ReLU or a tie of max pooling.
     """
     use_float(dtype)
     model, optimizer = built(case), case.optimizer.keras()
@@ -239,7 +242,7 @@ def run(case: Case, data: Data, initial: Weights, dtype: str, *, keras_update: b
     x, targets = fed(model, data[0], dtype, case.rescales), data[1:]
     by_sample = () if (factors := weights_of(case, data)) is None else (factors,)
     differentiate = differentiation(case, model, dtype)
-    if not dropouts:  # their masks are of numpy, and anew for each step
+    if not dropouts:  # the masks come from numpy, and are new for each step
         differentiate = tf.function(differentiate)
     trace = Trace(initial=evaluate(case, model, x, targets))
     for step, part in enumerate(batches(case, len(x[0])), start=1):
@@ -286,7 +289,7 @@ def worst_jittered(case: Case, data: Data, initial: Weights, exact: Trace) -> di
 
 
 def prepare(case: Case) -> tuple[str, Data, Weights]:
-    """The model as JSON, its data and its initial weights: all that depends on the seed."""
+    """The model as JSON, its data and its initial weights: everything that depends on the seed."""
     use_float("float32")
     model = built(case)
     rng = np.random.default_rng(case.seed)
@@ -298,7 +301,7 @@ def prepare(case: Case) -> tuple[str, Data, Weights]:
 
 
 def write_safetensors(path: Path, tensors: Weights) -> None:
-    """Length of the header (u64, little-endian), JSON header padded to 8 bytes, tensors back to back."""
+    """Header length (u64, little-endian), JSON header padded to 8 bytes, tensors without gaps."""
     header, at = {}, 0
     for k, t in tensors.items():
         header[k] = {"dtype": "F32", "shape": list(t.shape), "data_offsets": [at, at + t.nbytes]}
@@ -310,12 +313,12 @@ def write_safetensors(path: Path, tensors: Weights) -> None:
 
 
 def train_file(stem: str, number: int) -> str:
-    """`stem`: x of an input, y of an output."""
+    """`stem`: x for an input, y for an output."""
     return f"{stem}_train_{number}.npy" if number else f"{stem}_train.npy"
 
 
 def rounded(value: object) -> object:
-    """All numbers with a fraction, to nine digits."""
+    """Rounds all fractional numbers to nine digits."""
     if isinstance(value, dict):
         return {k: rounded(v) for k, v in value.items()}
     if isinstance(value, list):
@@ -324,7 +327,8 @@ def rounded(value: object) -> object:
 
 
 def of_outputs(case: Case, model_json: str, exact: Trace) -> dict:
-    """What a case with one output says beside its trace; or the list of outputs, in the order of output_layers."""
+    """With one output, what the case records besides its trace; else the list of outputs, in the order of
+    output_layers."""
     if len(case.losses) == 1:
         accuracy = exact.initial[0].accuracy
         one = {"predictions_first4": exact.initial[0].predictions_first4}
@@ -353,13 +357,13 @@ def of_metrics(case: Case, initial: Weights, data: Data) -> dict:
     values = {}
     for text in case.metrics:
         metric = metric_of(text, case.loss.from_logits)
-        metric.update_state(data[1], tf.cast(found, tf.float32))  # TensorFlow's top k takes no float64
+        metric.update_state(data[1], tf.cast(found, tf.float32))  # TensorFlow's top k does not accept float64
         values[text] = np.asarray(metric.result()).tolist()
     return {"metrics_initial": values}
 
 
 def of_modes(case: Case, model_json: str, exact: Trace) -> dict:
-    """Where training and inference differ: moving statistics, evaluations, whose masks."""
+    """The differences between training and inference: moving statistics, evaluations, the layers with masks."""
     dropouts = [one["config"]["name"] for one in json.loads(model_json)["config"]["layers"]
                 if one["class_name"] == "Dropout"]  # fmt: skip
     found = {}
@@ -426,7 +430,7 @@ def write_case(case: Case, out: Path) -> None:
 
 
 def try_seeds(case: Case, count: int) -> None:
-    """How far rounding and jitter move the float64 run, for picking a case's seed."""
+    """Prints how far rounding and jitter move the float64 run, to choose a case's seed."""
     for seed in range(1, count + 1):
         _, data, initial = prepare(replace(case, seed=seed))
         exact = run(case, data, initial, "float64")

@@ -1,10 +1,10 @@
-"""Small .keras files as Keras 3 saves them, with what their models make of some samples.
+"""Small .keras files as Keras 3 saves them, with their models' predictions for some samples.
 
     python keras_files.py [NAME …]           writes keras_files/, or those alone
     python keras_files.py --check FOLDER     loads the .keras files that another program saved into the folder, and compares
                                              predictions; of NAME.weights.h5 it loads the weights into the model of NAME
 
-The JAX backend. NAME.safetensors has `x`, and `y`, the predictions for it, in float32.
+Uses the JAX backend. NAME.safetensors has `x`, and `y`, the predictions for x, in float32.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SAMPLES = 2
 
 
 def images() -> keras.Model:
-    """Several layers of one class, names in another order than the layers, a frozen one, an optimizer."""
+    """Several layers of one class, names in another order than the layers, a frozen layer, an optimizer."""
     x = inputs = keras.Input((6, 6, 2), name="zebra")
     x = layers.Conv2D(3, 3, name="yak")(x)
     x = layers.BatchNormalization(name="ape")(x)
@@ -44,7 +44,8 @@ def images() -> keras.Model:
 
 
 def nested() -> keras.Model:
-    """Models within the model, one of them twice; a layer that is applied twice; a function of keras.ops between."""
+    """Models within the model, one of them used twice; a layer that is applied twice; a function of keras.ops in
+    between."""
     tower = keras.Sequential([keras.Input((4,)), layers.Dense(5, activation="relu"), layers.Dense(3)], name="tower")
     a, b = keras.Input((4,), name="a"), keras.Input((4,), name="b")
     inner_in = keras.Input((3,))
@@ -55,7 +56,7 @@ def nested() -> keras.Model:
 
 
 def sequences() -> keras.Model:
-    """Layers that have layers of their own."""
+    """Layers that contain layers."""
     x = inputs = keras.Input((5, 4))
     normal = layers.Normalization(name="scaled")
     normal.build((None, 5, 4))
@@ -69,7 +70,7 @@ def sequences() -> keras.Model:
 
 
 def block() -> keras.Model:
-    """A layer of keras_hub, whose layers are attributes."""
+    """A layer of keras_hub, whose inner layers are attributes."""
     import keras_hub
 
     x = inputs = keras.Input((5, 4))
@@ -78,7 +79,7 @@ def block() -> keras.Model:
 
 
 def blocks() -> keras.Model:
-    """Layers of keras_hub that have variables of their own, and layers without names."""
+    """Layers of keras_hub that have their own variables, and layers without names."""
     from keras_hub.src.models.deberta_v3.disentangled_attention_encoder import DisentangledAttentionEncoder
     from keras_hub.src.models.deberta_v3.relative_embedding import RelativeEmbedding
     from keras_hub.src.models.siglip.siglip_layers import SigLIPMultiHeadAttentionPooling
@@ -96,21 +97,21 @@ def blocks() -> keras.Model:
 
 
 def backbone() -> keras.Model:
-    """What keras_hub saves of a model of its own: class name and hyper-parameters."""
+    """A keras_hub model as keras_hub saves it: class name and hyper-parameters."""
     from keras_hub.src.models.gpt2.gpt2_backbone import GPT2Backbone
 
     return GPT2Backbone(vocabulary_size=7, num_layers=2, num_heads=2, hidden_dim=4, intermediate_dim=5, max_sequence_length=6, name="backbone")
 
 
 def table() -> keras.Model:
-    """The same, with a block that has a variable of its own."""
+    """The same, with a block that has its own variable."""
     from keras_hub.src.models.deberta_v3.deberta_v3_backbone import DebertaV3Backbone
 
     return DebertaV3Backbone(vocabulary_size=7, num_layers=1, num_heads=2, hidden_dim=4, intermediate_dim=5, max_sequence_length=9, bucket_size=4, name="table")
 
 
 def heads() -> keras.Model:
-    """Attention whose parts have names of their own there, kernels that are waves at first, and steps of volumes."""
+    """Attention whose parts have their own names in the file, kernels that start as waves, and steps of volumes."""
     x = keras.Input((8, 4), name="x")
     y = layers.GroupQueryAttention(2, 4, 2, use_gate=True)(x, x)
     y = layers.MultiHeadAttention(2, 2, use_gate=True, sliding_window=3)(y, y)
@@ -121,7 +122,7 @@ def heads() -> keras.Model:
 
 MODELS = {"images": images, "nested": nested, "sequences": sequences, "block": block, "blocks": blocks, "backbone": backbone, "table": table, "heads": heads}
 BACKBONES = ("backbone", "table")
-TOKENS = 4  # of each text
+TOKENS = 4  # per text
 
 
 def write_safetensors(path: Path, arrays: dict[str, np.ndarray]) -> None:
@@ -147,7 +148,7 @@ def read_safetensors(path: Path) -> dict[str, np.ndarray]:
 
 
 def predict(model: keras.Model, x: np.ndarray) -> np.ndarray:
-    """x: all inputs of a sample behind one another, in the order of their names."""
+    """x: all inputs of a sample, concatenated in the order of their names."""
     if model.name in BACKBONES:
         return np.asarray(model({"padding_mask": x[:, :TOKENS].astype(int), "token_ids": x[:, TOKENS:].astype(int)}, training=False))
     parts, at = [], 0
@@ -168,7 +169,7 @@ def write(names: list[str]) -> None:
         model = make()
         rng = np.random.default_rng(number)
         for v in model.variables:
-            if "float" in v.dtype:  # off their defaults, so that ignoring one shows
+            if "float" in v.dtype:  # other values than the defaults, so that ignoring a variable shows
                 low, high = (0.5, 1.5) if v.name in ("moving_variance", "variance", "gamma") else (-0.7, 0.7)
                 v.assign(rng.uniform(low, high, v.shape).astype(np.float32))
         if name in BACKBONES:
@@ -184,7 +185,7 @@ def write(names: list[str]) -> None:
 
 
 def write_bfloat() -> None:
-    """Weights of 16 bits: (0, 1, …) / 4 - 1/2, and a bias of 1 and -2.5, which bfloat16 has."""
+    """16-bit weights: (0, 1, …) / 4 - 1/2, and the biases 1 and -2.5, which bfloat16 represents exactly."""
     keras.utils.clear_session()
     model = keras.Sequential([keras.Input((3,)), layers.Dense(2, dtype="bfloat16", name="yak")], name="bfloat")
     model.set_weights([np.arange(6, dtype=np.float32).reshape(3, 2) / 4 - 0.5, np.array([1, -2.5], np.float32)])

@@ -1,7 +1,8 @@
-"""Small Keras models as JSON, for the importer: which it should read, and which refuse and with what.
+"""Small Keras models as JSON for the importer: those that it must read, and those that it must refuse, with the
+message.
 
-Keras writes the JSON; where a variant is meant that this version does not write, it is edited. Every
-model is then given back to Keras, so `keras_reads` is found, not claimed. README.md has the format.
+Keras writes the JSON. For variants that this Keras version does not write, the JSON is edited. Every model is then
+given back to Keras, so `keras_reads` is measured, not claimed. README.md has the format.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ VECTOR, IMAGE = (6,), (8, 7, 2)
 
 
 def one(shape: tuple[int | None, ...], *stack: kl.Layer) -> Json:
-    """A Sequential model with its input declared."""
+    """A Sequential model with a declared input."""
     return json.loads(keras.Sequential([keras.Input(shape, name="input"), *stack], name="model").to_json())
 
 
@@ -36,7 +37,7 @@ def layers_of(model: Json) -> list[Json]:
 
 
 def with_config(model: Json, **changed: object) -> Json:
-    """The last layer's config with some values changed."""
+    """The model with changed values in the last layer's config."""
     return edited(model, lambda m: layers_of(m)[-1]["config"].update(changed))
 
 
@@ -52,12 +53,12 @@ def conv(**options: object) -> kl.Layer:
 
 
 def only_build_input_shape(model: Json) -> None:
-    """As written without an InputLayer: the shape stands beside the layers."""
+    """As Keras writes a model without an InputLayer: the shape stands beside the layers."""
     del layers_of(model)[0]
 
 
 def only_batch_shape(model: Json) -> None:
-    """The InputLayer alone says the shape."""
+    """Only the InputLayer has the shape."""
     del (
         model["config"]["build_input_shape"],
         model["build_config"],
@@ -71,7 +72,7 @@ def no_shape(model: Json) -> None:
 
 
 def dtype_as_string(model: Json) -> None:
-    """As the first releases of Keras 3 wrote it."""
+    """Writes the dtype as the first releases of Keras 3 did."""
     layers_of(model)[-1]["config"]["dtype"] = "float32"
 
 
@@ -95,7 +96,7 @@ def foreign_class(model: Json) -> None:
     )
 
 
-# ---- models with more than a chain -----------------------------------------------------------------
+# ---- models that are more than a chain -------------------------------------------------------------
 
 
 def chain() -> Json:
@@ -138,7 +139,7 @@ def compiled() -> Json:
 
 
 def to_read() -> list[tuple[str, str, Json]]:
-    """(group, name, model). `core`: what the trace models are made of; `more`: what others have."""
+    """(group, name, model). `core`: what the trace models consist of; `more`: what other models have."""
     entries = [("core", f"dense_{a}", one(VECTOR, dense(activation=a)))
                for a in ("linear", "relu", "tanh", "sigmoid", "softmax")]  # fmt: skip
     entries += [("core", f"activation_{a}", one(IMAGE, kl.Activation(a, name="activation")))
@@ -252,12 +253,12 @@ def tensor_name(variable: keras.Variable) -> str:
 def read_by_keras(model: Json) -> keras.Model | None:
     try:
         return keras.models.model_from_json(json.dumps(model))
-    except Exception:  # Keras raises many kinds for a bad file
+    except Exception:  # Keras raises many exception types for a bad file
         return None
 
 
 def output_shapes(model: keras.Model) -> Json:
-    """The output's shape; with several outputs the first one's, and the list of all."""
+    """The output's shape. With several outputs, the first one's shape, and the list of all."""
     if not isinstance(model.output_shape, list):
         return {"output_shape": list(model.output_shape[1:])}
     shapes = [list(s[1:]) for s in model.output_shape]
@@ -269,7 +270,7 @@ def write(path: Path, good: list[tuple[str, str, Json]], bad: list[tuple[str, st
     for group, name, model in good:
         read = read_by_keras(model)
         assert read is not None and read.built, name
-        weights = [v for v in read.variables if v.dtype == "float32"]  # not a dropout's seed
+        weights = [v for v in read.variables if v.dtype == "float32"]  # excludes a dropout's seed
         shapes = {tensor_name(v): list(v.shape) for v in weights}
         trainable = [tensor_name(v) for v in read.trainable_variables]
         entries.append({

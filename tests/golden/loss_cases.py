@@ -1,6 +1,6 @@
 """The traced runs of losses: `LOSSES`, in the group `losses`.
 
-All have the same small model but for its end, with data of their own seed.
+All use the same small model except for its end. Each case's data have their own seed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ def of(name: str, **keys: float) -> Named:
 
 
 def targets(count: int, values: Callable[[np.random.Generator, np.ndarray], np.ndarray]) -> Draw:
-    """Samples of 8 numbers, and what `values` makes of `count` products of each with a random matrix, and noise."""
+    """Samples of 8 numbers. `values` computes the targets from `count` products of each sample with a random matrix,
+    plus noise."""
 
     def draw(rng: np.random.Generator) -> Data:
         x, _ = patterns(72, (8,), 5, 1.0, as_float=True)(rng)
@@ -55,7 +56,8 @@ BITS = targets(3, lambda rng, v: v > 0)
 
 
 def of_probabilities(loss: Loss, lr: float, end: str, units: int, draw: Draw, name: str, **more: object) -> Case:
-    """Behind softmax or sigmoid alone Keras takes the loss from the logits; with a layer in between it does not."""
+    """Only directly after softmax or sigmoid, Keras takes the loss from the logits. With a layer in between, it does
+    not."""
     return case(loss, 1, lr, end, units, draw, f"{name}_of_probabilities", (layer(kl.Reshape, (units,), name="shape"),),
                 **more)  # fmt: skip
 

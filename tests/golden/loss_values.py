@@ -1,10 +1,10 @@
-"""Losses and their slopes behind each end of a model, as Keras on TensorFlow has them, into loss_values.json.
+"""Losses and their slopes after each final activation, as Keras on TensorFlow computes them, into loss_values.json.
 
     python loss_values.py
 
-Each row of `z` is what goes into the activation `end` of the model's last layer; rows that are no logits of probabilities
-are among them, since people forget from_logits. `loss` is each row's, `slope` its derivative by z. null: Keras has NaN.
-tests/train/test_loss_values.c holds this engine against it, and that it has no NaN.
+Each row of `z` is the input of the activation `end` of the model's last layer. Some rows are not logits of
+probabilities, since people forget from_logits. `loss` is each row's loss, `slope` its derivative with respect to z.
+null: Keras has NaN. tests/train/test_loss_values.c compares this engine with the file, and checks that it has no NaN.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ LOSSES = [
     ("kl_divergence", "KLDivergence", {}, "soft"),
     ("poisson", "Poisson", {}, "counts"),
 ]
-# Keras takes the cross-entropy from the logits of softmax and the factor from its values: a mixture of two models.
+# Keras takes the cross-entropy from the logits of softmax, and the focal factor from softmax's values: this mixes two
+# models.
 LEFT_OUT = {("binary_focal_crossentropy", "softmax")}
 TARGETS = {"classes": CLASS, "soft": SOFT, "bits": BITS, "counts": COUNTS}
 
@@ -66,7 +67,7 @@ def measure(end: str, name: str, keys: dict[str, float], kind: str) -> dict[str,
     loss = getattr(keras.losses, name)(reduction="none", dtype="float32", **options)
     target = np.array(TARGETS[kind], "i8" if kind == "classes" else "f4")
     values, slopes = [], []
-    for i in range(rows):  # one by one: a NaN would be in the products of all
+    for i in range(rows):  # one by one, because one NaN would spread to all products
         with tf.GradientTape() as tape:
             value = loss(target[i : i + 1], model(np.eye(rows, dtype="f4")[i : i + 1], training=True))
         values.append(value.numpy())

@@ -1,7 +1,7 @@
-"""The losses beside cross-entropies of classes and differences: options, Keras's loss of the same options, and the same
-rules with numpy.
+"""The losses other than cross-entropies of classes and differences: options, Keras's loss with the same options, and
+the same rules with numpy.
 
-A rule gets what the model gives, its targets and the keys, and gives each row's loss and slope.
+A rule takes the model's outputs, the targets and the keys, and returns each row's loss and slope.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def squared_logarithmic(x: Array, y: Array, k: Keys) -> tuple[Array, Array]:
 
 
 def binary(x: Array, y: Array, k: Keys) -> tuple[Array, Array]:
-    """Of logits, or of a sigmoid's values: nothing is clipped then, as Keras takes the logits before it."""
+    """Takes logits, or a sigmoid's values. Nothing is clipped then, since Keras takes the logits before the sigmoid."""
     s = k.get("label_smoothing", 0)
     t = y * (1 - s) + s / 2
     p = 1 / (1 + np.exp(-x)) if k.get("from_logits") else x
@@ -141,17 +141,17 @@ class Named:
 
 
 def metric_of(text: str, logits: bool) -> object:
-    """Keras's metric of a word of --metrics, where the model gives logits or not."""
+    """Keras's metric for a word of --metrics. logits: whether the model's outputs are logits."""
     import keras
 
     class Perplexity(keras.metrics.CategoricalCrossentropy):
-        """As KerasHub's, of rows with a 1 in place of numbers."""
+        """Like KerasHub's, for one-hot rows instead of class numbers."""
 
         def result(self) -> object:
             return keras.ops.exp(super().result())
 
     class Confusion:
-        """The matrix that Keras's MeanIoU counts in."""
+        """The confusion matrix of Keras's MeanIoU."""
 
         def update_state(self, y: Array, found: object) -> None:
             iou = keras.metrics.MeanIoU(found.shape[-1], sparse_y_true=y.ndim == 1, sparse_y_pred=False)
@@ -162,7 +162,7 @@ def metric_of(text: str, logits: bool) -> object:
             return keras.ops.cast(self.counts, "int64")
 
     class BinaryConfusion(Confusion):
-        """The one of BinaryIoU, from probabilities."""
+        """The confusion matrix of BinaryIoU, from probabilities."""
 
         def __init__(self, threshold: float = 0.5) -> None:
             self.iou = keras.metrics.BinaryIoU(threshold=threshold)

@@ -1,4 +1,4 @@
-"""Dropout's masks as a function of seed, layer, step and row: the same whatever replica draws them.
+"""Dropout's masks as a function of seed, layer, step and row, so that each replica draws the same masks.
 
     python masks.py            compare Philox with its published answers and with masks.json; exit 1 on a difference
     python masks.py --write    write masks.json
@@ -8,8 +8,8 @@ update `step` (the first is 1), of the Dropout layer numbered `layer` (below 2^2
 
     philox4x32_10(key = (seed mod 2^32, seed / 2^32), counter = (e / 4, row, step, 3 * 2^24 + layer))[e % 4]
 
-and is kept where the word is at least rate * 2^32, rounded; what is kept is divided by 1 - rate. Key and counter are
-given as 32-bit words, the lowest first. The 3 tells Dropout's numbers from others that are drawn by the same seed.
+The element is kept if the word is at least rate * 2^32, rounded; kept elements are divided by 1 - rate. Key and counter
+are given as 32-bit words, the lowest first. The 3 separates Dropout's numbers from other draws with the same seed.
 Philox4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 """
 
@@ -37,7 +37,7 @@ KNOWN = (
 
 
 def philox(key: tuple[ArrayLike, ArrayLike], counter: tuple[ArrayLike, ...]) -> np.ndarray:
-    """Philox4x32-10. Two and four arrays of 32-bit words that broadcast; the answer has a last axis of four."""
+    """Philox4x32-10. Takes two and four arrays of 32-bit words that broadcast. The result has a last axis of four."""
     k0, k1 = (np.asarray(k, np.uint64) for k in key)
     c0, c1, c2, c3 = np.broadcast_arrays(*(np.asarray(c, np.uint64) for c in counter))
     for _ in range(10):
@@ -61,13 +61,13 @@ def keep(rate: float, drawn: np.ndarray) -> np.ndarray:
 def factors(
     rate: float, seed: int, layer: int, step: int, rows: ArrayLike, shape: tuple[int, ...]
 ) -> np.ndarray:
-    """What values of samples of `shape` are multiplied by, (rows, *shape), float64: 0 or 1 / (1 - rate)."""
+    """The factors of samples of `shape`, (rows, *shape), float64: 0 or 1 / (1 - rate)."""
     drawn = words(seed, layer, step, rows, int(np.prod(shape)))
     return keep(rate, drawn).reshape(-1, *shape) / (1 - rate)
 
 
 def table() -> list[dict]:
-    """Words, and which elements are kept at a few rates, of a few places."""
+    """The words of a few positions, and the elements that are kept at a few rates."""
     entries = []
     for seed, layer, step, row in ((0, 0, 1, 0), (7, 0, 1, 0), (7, 1, 1, 0), (7, 0, 2, 0), (7, 0, 1, 1), (7, 2, 50, 31),
                                    (7 << 32, 0, 1, 0), (2**64 - 1, 2**24 - 1, 2**32 - 1, 2**31)):  # fmt: skip

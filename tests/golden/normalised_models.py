@@ -24,13 +24,13 @@ def residual(x: Tensor) -> Tensor:
 
 
 def shared_norm(x: Tensor) -> Tensor:
-    """Its moving statistics are updated by each use, in the order of the model."""
+    """Each use updates the moving statistics, in the model's order."""
     both = norm()
     return kl.Add(name="add")([both(kl.Dense(5, name=k)(x)) for k in ("left", "right")])
 
 
 def shared_dropout(x: Tensor) -> Tensor:
-    """Each use draws masks of its own."""
+    """Each use draws its own masks."""
     both = kl.Dropout(0.5, name="both")
     return kl.Add(name="add")([both(kl.Dense(5, name=k)(x)) for k in ("left", "right")])
 

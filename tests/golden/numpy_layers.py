@@ -1,6 +1,6 @@
-"""The layers of check.py in numpy: forward keeps what backward needs. `mistakes` turns one of them wrong on purpose.
+"""The layers of check.py in numpy: forward keeps what backward needs. `mistakes` makes one of them wrong on purpose.
 
-A layer object is one use of a layer: uses of a shared layer have objects of their own with the same `weights`.
+A layer object is one use of a layer. The uses of a shared layer have separate objects with the same `weights`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def softmax(z: Array) -> Array:
 
 @dataclass
 class Moment:
-    """Where a run is: training or not, in which step (the first is 1), the seed and the numbers of its Dropouts."""
+    """The state of a run: training or not, the step (the first is 1), the seed and the numbers of the Dropouts."""
 
     training: bool = False
     step: int = 1
@@ -38,7 +38,7 @@ class Moment:
     numbers: dict[str, int] = field(default_factory=dict)
 
 
-# ---- layers of one input -----------------------------------------------------------------------------
+# ---- layers with one input ---------------------------------------------------------------------------
 
 
 @dataclass
@@ -53,7 +53,7 @@ class Layer:
         raise NotImplementedError
 
     def backward(self, dy: Array) -> Array | tuple[Array, ...]:
-        """The gradient of the input, or of each of several."""
+        """The gradient of the input, or of each of several inputs."""
         raise NotImplementedError
 
     def activate(self, z: Array) -> Array:
@@ -98,7 +98,7 @@ class Dense(Layer):
 
 
 class Reshape(Layer):
-    """Flatten, too: the target is whatever is left."""
+    """Also Flatten: without a target shape, all axes except the batch become one."""
 
     def forward(self, x: Array) -> Array:
         self.shape = x.shape
@@ -109,10 +109,10 @@ class Reshape(Layer):
 
 
 class Windows(Layer):
-    """What convolution and pooling share: one strided view of the padded input per tap of the window."""
+    """The shared part of convolution and pooling: for each tap of the window, a strided view of the padded input."""
 
     def place(self, x: Array, size: tuple[int, int], fill: float) -> list[tuple[slice, ...]]:
-        self.pads = []  # of height and width
+        self.pads = []  # for height and width
         along = []  # per axis, the slice of each tap
         dilations = self.config.get("dilation_rate", (1, 1))
         for n, k, s, d in zip(x.shape[1:3], size, self.config["strides"], dilations, strict=True):
@@ -158,7 +158,7 @@ class MaxPooling2D(Windows):
         fill = 0.0 if "max pool pads with 0" in self.mistakes else -np.inf
         self.taps = self.place(x, self.config["pool_size"], fill)
         stack = np.stack([self.xp[t] for t in self.taps])
-        self.winner = stack.argmax(axis=0)  # the first of equal values, row by row
+        self.winner = stack.argmax(axis=0)  # the first of equal values, in row-major order
         if "max pool: last of equals" in self.mistakes:
             self.winner = len(stack) - 1 - stack[::-1].argmax(axis=0)
         return stack.max(axis=0)
@@ -197,7 +197,8 @@ class GlobalAveragePooling2D(Layer):
 
 
 class BatchNormalization(Layer):
-    """Over all axes but the last; of a batch in training, with the moving statistics otherwise."""
+    """Normalises over all axes except the last: with the batch's statistics in training, else with the moving
+    statistics."""
 
     def forward(self, x: Array) -> Array:
         w, axes = self.weights, tuple(range(x.ndim - 1))
@@ -265,7 +266,7 @@ class Dropout(Layer):
         return dy * self.factors
 
 
-# ---- layers of several inputs ------------------------------------------------------------------------
+# ---- layers with several inputs ----------------------------------------------------------------------
 
 
 class Add(Layer):

@@ -1,7 +1,7 @@
 """The traced runs of optimizers, of clipping and weight decay, of schedules and averages: `OPTIMIZERS`, in the group
 `optimizers`.
 
-All have the same small model, with data of their own seed.
+All use the same small model. Each case's data have their own seed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def of(name: str, **keys: float) -> Optimizer:
 
 
 def scheduled(schedule: str) -> Optimizer:
-    """Weights that decay, too, by the rate of each step."""
+    """Weights also decay, by the learning rate of each step."""
     return Optimizer("sgd", (("lr", 0.15), ("momentum", 0.5), ("weight_decay", 0.1)), schedule=schedule)
 
 

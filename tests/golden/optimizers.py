@@ -1,7 +1,8 @@
-"""The optimizers beside SGD and Adam: options, Keras's optimizer of the same options, and the same rules with numpy.
+"""The optimizers other than SGD and Adam: options, Keras's optimizer with the same options, and the same rules with
+numpy.
 
-A rule gets a variable's gradient and its states, and gives what the update takes away from the variable, which stands
-among the states.
+A rule takes a variable's gradient and its states, and returns what the update subtracts from the variable. The variable
+is among the states.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ RULES: dict[str, Callable[[States, Array, Keys, int], Array]] = {
 
 
 def clipped(gradients: Weights, kind: str, limit: float) -> Weights:
-    """By `value`, by each variable's `norm`, or by the `global_norm`."""
+    """Clips by `value`, by each variable's `norm`, or by the `global_norm`."""
     if kind == "value":
         return {k: np.clip(g, -limit, limit) for k, g in gradients.items()}
     norms = {k: float(np.linalg.norm(g)) for k, g in gradients.items()}
@@ -146,7 +147,7 @@ class Updater:
 
 @dataclass(frozen=True)
 class Optimizer:
-    """Any optimizer by its name, with what is done around its rule."""
+    """Any optimizer by its name, with clipping, weight decay, averaging and schedule."""
 
     name: str
     keys: tuple[tuple[str, float], ...] = ()

@@ -1,6 +1,6 @@
 """Schedules of the learning rate: Keras's object for a `--schedule` text, and the same formulas in double.
 
-Keras computes rates in float32; `rate` forms them in double, as the engine does.
+Keras computes rates in float32. `rate` computes them in double, as the engine does.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ Values = dict[str, float | list[float]]
 
 
 def parse(text: str) -> tuple[str, Values]:
-    """`piecewise:boundaries=10/30,values=1/0.5/0.1` -> the name, and what is given."""
+    """`piecewise:boundaries=10/30,values=1/0.5/0.1` -> the name, and the given values."""
     name, _, pairs = text.partition(":")
     values: Values = {}
     for key, value in (pair.split("=") for pair in pairs.split(",") if pair):
@@ -36,7 +36,7 @@ def piecewise(v: Values, lr: float, step: float) -> float:
 
 
 def cosine(v: Values, lr: float, step: float) -> float:
-    """From the end of the warm-up, which rises from warmup_from to lr."""
+    """Decays from the end of the warm-up, which rises from warmup_from to lr."""
     warmup, alpha = v.get("warmup", 0), v["alpha"]
     if step < warmup:
         return v["warmup_from"] + (lr - v["warmup_from"]) * step / warmup
@@ -60,7 +60,7 @@ RATES = {
 
 
 def rate(text: str, lr: float, step: int) -> float:
-    """Of update `step`, from 0. Every value is given in the text."""
+    """The rate of update `step`, counted from 0. The text gives every value."""
     name, values = parse(text)
     return RATES[name](values, lr, float(step))
 

@@ -1,9 +1,10 @@
-"""Every kind of layer and attribute that the importer reads, alone behind one Dense layer: outputs and gradients.
+"""Every kind of layer and attribute that the importer reads, each after one Dense layer: outputs and gradients.
 
-A model has some layers side by side, each an output; the Dense layer in front of them gathers the gradients of their
-inputs. Keras computes in float64, from weights and samples that are float32. `python single_layers.py` writes
-single_layers.json (with names of groups: these anew, and leaves the others): of each model its JSON, the samples (batch 2), targets, variables, outputs, the sum of the outputs'
-mean squared errors, and its gradients. Needs Keras with the JAX backend.
+A model has several layers side by side, each with its own output. The Dense layer before them collects the gradients of
+their inputs. Keras computes in float64, from float32 weights and samples. `python single_layers.py` writes
+single_layers.json. With names of groups as arguments, it writes only these again. For each model, the file has its
+JSON, the samples (batch 2), targets, variables, outputs, the sum of the outputs' mean squared errors, and the
+gradients. Needs Keras with the JAX backend.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from keras import ops
 from variables import names_of
 
 linalg = keras.src.backend.linalg
-norm_of_tuples = linalg.norm  # JAX's does not take the list that Keras makes of an axis
+norm_of_tuples = linalg.norm  # JAX's norm does not accept the list that Keras makes from an axis
 linalg.norm = lambda x, ord=None, axis=None, keepdims=False: norm_of_tuples(x, ord, tuple(axis) if isinstance(axis, list) else axis, keepdims)
 COUNT = 2
 VECTOR, ROW, IMAGE, WIDE = (5,), (8, 4), (6, 5, 4), (3, 2, 8)
@@ -54,7 +55,8 @@ def twice(model: keras.Model) -> Callable[[keras.KerasTensor], keras.KerasTensor
 
 
 def written_attention(change: Callable[[keras.KerasTensor, keras.KerasTensor], keras.KerasTensor]) -> Callable[[keras.KerasTensor], keras.KerasTensor]:
-    """Attention as models write it by keras.ops; change: of the scores, and of what they are made of."""
+    """Attention as models write it with keras.ops. change: a function of the scores and of the values that they come
+    from."""
     def call(x: keras.KerasTensor) -> keras.KerasTensor:
         scores = ops.matmul(ops.sin(x), ops.transpose(x, (0, 2, 1)))
         return ops.matmul(ops.softmax(change(scores, x), axis=-1), x)
@@ -62,16 +64,17 @@ def written_attention(change: Callable[[keras.KerasTensor, keras.KerasTensor], k
 
 
 def left_out(x: keras.KerasTensor) -> keras.KerasTensor:
-    """Of each text some places, as a number that is added."""
+    """Masks some positions of each text, as a number that is added to the scores."""
     return (1.0 - ops.cast(ops.expand_dims(x[:, :, 0] > -0.3, 1), "float32")) * -1e4
 
 
-PLACES = np.where(np.tril(np.ones((8, 8))) > 0, 0.0, -1e9).astype("float32")  # earlier ones alone
+PLACES = np.where(np.tril(np.ones((8, 8))) > 0, 0.0, -1e9).astype("float32")  # only earlier positions
 FIRST = "channels_first"
-BEHIND_FIRST = (np.arange(8) > 0).astype("float32").reshape(1, 1, 8)  # places: each query has the first one to look at
+# Never masks the first position, so that each query has one to attend to.
+BEHIND_FIRST = (np.arange(8) > 0).astype("float32").reshape(1, 1, 8)
 
 
-# Of several inputs: the shapes of all.
+# The shapes of all inputs, for models with several.
 INPUTS = {"inputs": [(5,), (2, 3, 4), (6,)], "inputs_by_name": [(3,), (2,)], "inputs_without_axes": [(), (4,), ()]}
 GROUPS: list[tuple[str, tuple[int, ...], list[Callable[[keras.KerasTensor], keras.KerasTensor]]]] = [
     ("activations", VECTOR, activations()),
@@ -404,9 +407,10 @@ GROUPS: list[tuple[str, tuple[int, ...], list[Callable[[keras.KerasTensor], kera
     ("largest_of_lows", ROW, [
         lambda x: lows(x, 4)[1] * ops.sum(x, axis=-1, keepdims=True)[:, :, 0:1], lambda x: ops.exp(lows(x, 4)[0]), lambda x: lows(ops.transpose(x, (0, 2, 1)), 7)[1] + x[:, :4, :1],
         lambda x: ops.take_along_axis(x, ops.expand_dims(ops.top_k(ops.where(x[:, :, 1] > 0.3, x[:, :, 1], -3.4028234663852886e38), 6)[1], -1), axis=1)]),
-    ("classes_of_places", ROW, [  # some below 0, and some above the last
+    ("classes_of_places", ROW, [  # some below 0, and some above the last class
         lambda x: ops.one_hot(ops.top_k(x, 1)[1][..., 0] * 2 - 1, 4) * x, lambda x: ops.one_hot(ops.top_k(x[:, :, 1], 3)[1] - 2, 5) * ops.exp(x[:, 2:5, :1])]),
-    ("tokens_behind_attention", (6,), [  # which takes the masks off what it reads, in the order in which Keras runs layers
+    # Attention removes masks from its inputs, in the order in which Keras runs layers.
+    ("tokens_behind_attention", (6,), [
         lambda x: kl.GlobalAveragePooling1D(name="mean")(attended(attended(padded(x, "two"), "first"), "second")),
         lambda x: kl.Flatten()(attended(kl.Dense(3, name="wide")(padded(x, "apart")), "third", kept=True)),
         lambda x: (lambda e: kl.LSTM(2, name="behind")(ops.tanh(kl.MultiHeadAttention(1, 2, name="fourth")(e, e)) + e, mask=None))(padded(x, "late")),
@@ -467,11 +471,11 @@ GROUPS: list[tuple[str, tuple[int, ...], list[Callable[[keras.KerasTensor], kera
         kl.MelSpectrogram(16, 4, num_mel_bins=3, window="hamming", sampling_rate=8000, min_freq=100.0, max_freq=3500, mag_exp=1.0, power_to_db=False, name="magnitudes"),
         kl.MelSpectrogram(20, 8, 9, num_mel_bins=3, mag_exp=1.5, power_to_db=False, name="between"),
         kl.MelSpectrogram(15, 7, 15, num_mel_bins=3, top_db=500.0, ref_power=0.5, min_power=1e-3, name="decibels")]),
-    ("narrow_volumes", (2, 1, 1, 2), [  # with windows beside all that there is
+    ("narrow_volumes", (2, 1, 1, 2), [  # with windows larger than the volume
         kl.Conv3D(2, 3, padding="same", name="same"), kl.Conv3D(2, (1, 2, 3), padding="same", name="uneven"), kl.Conv3DTranspose(2, 3, padding="same", name="transposed")]),
     ("steps_of_volumes", (2, 2, 3, 4, 2), [
         kl.ConvLSTM3D(2, 2, padding="same", return_sequences=True, name="sequence"), kl.ConvLSTM3D(1, (1, 2, 3), strides=(1, 1, 2), use_bias=False, go_backwards=True, name="strides")]),
-    ("tokens_behind_models", (6,), [  # a model within the model works on the tensors that it is applied to, and on their masks
+    ("tokens_behind_models", (6,), [  # an inner model works on the tensors that it is applied to, and on their masks
         lambda x: beside(e := padded(x, "ended"), attending("ends")(e), "read_behind"),
         lambda x: beside(e := padded(x, "deep"), keras.Sequential([keras.Input((6, 4)), attending("deeper")], name="deepest")(e), "read_behind_two"),
         lambda x: (lambda y, a: kl.Add(name="both")([attended(y, "late"), kl.Dense(4, name="longer")(kl.Dense(4, name="long")(a))]))(*keras.Model(i := keras.Input((6, 4), name="given"), [d := kl.Dense(4, name="first")(i), kl.MultiHeadAttention(1, 2, name="within")(d, d)], name="two_outputs")(padded(x, "two"))),
@@ -482,7 +486,7 @@ GROUPS: list[tuple[str, tuple[int, ...], list[Callable[[keras.KerasTensor], kera
         lambda x: beside(e := padded(x, "nothing"), kl.MultiHeadAttention(1, 2, name="of_nothing")(i := kl.Dropout(0.0, name="no_rate")(e), i), "read_by_nothing")]),
     ("tokens_by_sentences", (3, 5), [
         lambda x: kl.TimeDistributed(keras.Model(i := keras.Input((5,), dtype="int32", name="sentence"), kl.Flatten(name="flat")(beside(e := padded(i, "words"), kl.MultiHeadAttention(1, 2, name="attention")(e, e), "within")), name="of_one"), name="each")(x)]),
-    ("tokens_in_hub_blocks", (6,), [  # decoders look at masks of what they are given as masks of pairs, and leave them where they are
+    ("tokens_in_hub_blocks", (6,), [  # decoders read masks of their inputs as masks of pairs, and leave them unchanged
         lambda x: beside(e := padded(x, "of_encoder"), hub().TransformerEncoder(6, 2, name="encoder")(e), "behind_encoder"),
         lambda x: kl.Add(name="sum")([hub().TransformerEncoder(6, 2, name="one_way")(e := padded(x, "shared")), hub().TransformerEncoder(6, 2, name="other_way")(e)]),
         lambda x: ops.sin(hub().TransformerDecoder(6, 2, name="decoder")(padded(x, "of_decoder"))),
@@ -523,7 +527,7 @@ GROUPS: list[tuple[str, tuple[int, ...], list[Callable[[keras.KerasTensor], kera
     ("grey", (3, 4, 3), [lambda x: ops.image.rgb_to_grayscale(x)]),
     ("filled", ROW, [
         lambda x: ops.pad(x, [[0, 0], [1, 2], [0, 1]], constant_values=1.5), lambda x: ops.pad(x, [[0, 0], [2, 0], [0, 0]], mode="constant", constant_values=-1e9) * 1e-9]),
-    ("channels_first_softmax", IMAGE, [  # Keras's softmax goes along the last axis, the width
+    ("channels_first_softmax", IMAGE, [  # Keras's softmax works along the last axis, the width
         kl.Conv2D(3, 2, activation="softmax", data_format=FIRST, name="conv"), kl.SeparableConv2D(3, 2, activation=kl.Softmax(), data_format=FIRST, name="separable"),
         kl.Conv2DTranspose(2, 2, activation=kl.Activation("softmax"), data_format=FIRST, name="transposed"), kl.DepthwiseConv2D(2, activation="softmax", data_format=FIRST, name="depthwise"),
         kl.Conv2D(4, 3, activation=kl.ELU(), data_format=FIRST, name="elu"), kl.TimeDistributed(kl.Conv1D(2, 3, activation="softmax", data_format=FIRST), name="each")]),
@@ -544,13 +548,13 @@ def padded(x: keras.KerasTensor, name: str) -> keras.KerasTensor:
 
 
 def attending(name: str) -> keras.Model:
-    """Attention of a tensor to itself."""
+    """A tensor's attention to itself."""
     x = keras.Input((6, 4), name=f"{name}_given")
     return keras.Model(x, kl.MultiHeadAttention(1, 2, name=f"{name}_attention")(x, x), name=name)
 
 
 def beside(x: keras.KerasTensor, y: keras.KerasTensor, name: str) -> keras.KerasTensor:
-    """A product, in which steps that the mask of x leaves out count as 1; it runs behind what makes y."""
+    """A product in which the steps that x's mask skips count as 1. It runs after the layers that make y."""
     return kl.Multiply(name=name)([x, kl.Dense(4, name=f"{name}_dense")(y)])
 
 
@@ -560,19 +564,19 @@ def attended(x: keras.KerasTensor, name: str, *, kept: bool = False) -> keras.Ke
 
 
 def lows(x: keras.KerasTensor, k: int) -> tuple[keras.KerasTensor, keras.KerasTensor]:
-    """The k largest of numbers of which many are the lowest, and their places."""
+    """The k largest numbers, many of which are the lowest float, and their positions."""
     values, places = ops.top_k(ops.where(x > 0.3, x, -3.4028234663852886e38), k)
     return values, ops.cast(places, "float32")
 
 
 def shifted() -> keras.Model:
-    """A model with numbers in it."""
+    """A model with constants in it."""
     x = keras.Input((8, 4))
     return keras.Model(x, 0.5 - ops.maximum(x, 0.2) * np.arange(4, dtype="float32"))
 
 
 def routed(x: keras.KerasTensor) -> keras.KerasTensor:
-    """A mixture of the two of four experts that a gate likes best."""
+    """A mixture of the two experts, of four, that a gate prefers."""
     values, places = ops.top_k(kl.Dense(4, name="gate")(x), 2)
     shares = ops.sum(ops.expand_dims(ops.softmax(values, axis=-1), -1) * ops.one_hot(places, 4), axis=2)
     experts = ops.stack([kl.Dense(3, activation="tanh", name=f"expert_{i}")(x) for i in range(4)], axis=2)
@@ -594,7 +598,7 @@ def t5(name: str, first: bool, decoder: bool = False, gated: bool = False) -> kl
 
 
 def t5_stacks(x: keras.KerasTensor) -> keras.KerasTensor:
-    """Two layers that encode and two that decode, of which the second have the first's biases."""
+    """Two encoder and two decoder layers. The second of each uses the first one's biases."""
     mask = ops.expand_dims(late_mask_of(x), 1)
     y, bias = t5("encoder_0", True)(x, attention_mask=mask, use_causal_mask=False)
     y, _ = t5("encoder_1", False, gated=True)(y, attention_mask=mask, position_bias=bias, use_causal_mask=False)
@@ -606,7 +610,7 @@ def t5_stacks(x: keras.KerasTensor) -> keras.KerasTensor:
 def qwen3(x: keras.KerasTensor) -> keras.KerasTensor:
     made = models("qwen3.qwen3_decoder.Qwen3TransformerDecoder")(6, 2, 1, 4, rope_scaling_factor=2.0, name="qwen3")
     told = made.get_config
-    made.get_config = lambda: {**told(), "head_dim": 4}  # its configuration leaves it out
+    made.get_config = lambda: {**told(), "head_dim": 4}  # the layer's configuration lacks it
     return made(x, decoder_padding_mask=late_mask_of(x))
 
 
@@ -621,26 +625,26 @@ def twice_embedded(table, x):
 
 
 def hub():
-    import keras_hub  # of these groups alone
+    import keras_hub  # only these groups need it
 
     return keras_hub.layers
 
 
 def models(path: str) -> type:
-    """A class of keras_hub's models: "llama.llama_decoder.LlamaTransformerDecoder"."""
+    """Returns a class of keras_hub's models: "llama.llama_decoder.LlamaTransformerDecoder"."""
     module, _, name = path.rpartition(".")
     return getattr(importlib.import_module(f"keras_hub.src.models.{module}"), name)
 
 
 def decoder(path: str, **options) -> keras.layers.Layer:
     made = models(path)(intermediate_dim=6, num_query_heads=4, num_key_value_heads=2, **options)
-    made.rope_scaling_factor = 1.0  # Llama's configuration has it, and the layer has not
+    made.rope_scaling_factor = 1.0  # Llama's configuration needs this attribute, which the layer lacks
     return made
 
 
 def deit_encoder() -> keras.layers.Layer:
     made = models("deit.deit_layers.DeiTEncoder")(1, 2, 6, 5, name="deit")
-    made.key_dim = 3  # its configuration has it, and it has not
+    made.key_dim = 3  # the configuration needs this attribute, which the layer lacks
     return made
 
 
@@ -661,7 +665,7 @@ def mask_of(x: keras.KerasTensor) -> keras.KerasTensor:
 
 
 def late_mask_of(x: keras.KerasTensor) -> keras.KerasTensor:
-    """The first two tokens are padding, and the fifth."""
+    """The first two tokens and the fifth are padding."""
     places = ops.cumsum(ops.ones_like(x[:, :, 0]), axis=1)
     return ops.cast(ops.logical_and(ops.greater(places, 2), ops.not_equal(places, 5)), "float32")
 
@@ -691,7 +695,7 @@ def run(name: str, shape: tuple[int, ...], layers: list[Callable], seed: int) ->
     keras.config.set_floatx("float32")
     text = build(name, shape, layers).to_json()
     keras.config.set_floatx("float64")
-    if name.startswith("hub"):  # keras_hub does not read all that it writes
+    if name.startswith("hub"):  # keras_hub does not read everything that it writes
         keras.config.set_dtype_policy("float64")
         wide = build(name, shape, layers)
         keras.config.set_dtype_policy("float32")

@@ -1,9 +1,9 @@
-"""Models of texts, (context) tokens to (context, vocabulary), whose layers Keras and keras_hub have: texts.json.
+"""Models of texts, from (context) tokens to (context, vocabulary), with layers of Keras and keras_hub: texts.json.
 
     KERAS_BACKEND=jax python texts.py
 
-`tests/interop/test_generator.c` generates text by them, token by token, and compares with the whole window. `cached`
-tells whether each layer makes a token of those in front of it alone.
+`tests/interop/test_generator.c` generates text with them token by token, and compares with the results of the whole
+window. `cached` tells whether each layer computes a token only from the tokens before it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def decoder(path: str, **options: object) -> kl.Layer:
     module, _, name = path.rpartition(".")
     kind = getattr(importlib.import_module(f"keras_hub.src.models.{module}"), name)
     made = kind(num_query_heads=4, num_key_value_heads=2, **options)
-    made.rope_scaling_factor = 1.0  # Llama's configuration has it, and the layer has not
+    made.rope_scaling_factor = 1.0  # Llama's configuration needs this attribute, which the layer lacks
     return made
 
 
@@ -53,7 +53,7 @@ def gpt2(x: Tensor) -> Tensor:
 
 
 def counted(x: Tensor) -> Tensor:
-    """Places as sums of ones, in place of a layer of their own; attention as Keras has it, and a gate."""
+    """Positions as sums of ones, instead of a position layer; Keras's attention, and a gate."""
     places = ops.cumsum(ops.ones_like(x), axis=1) - 1
     x = kl.Embedding(VOCABULARY, WIDTH, name="tokens")(x) + kl.Embedding(CONTEXT, WIDTH, name="places")(places)
     y = kl.MultiHeadAttention(2, 8, dropout=0.1, name="attention")(x, x, use_causal_mask=True)
@@ -63,7 +63,8 @@ def counted(x: Tensor) -> Tensor:
 
 
 def grouped(x: Tensor) -> Tensor:
-    """Queries that share keys and values, of the last tokens alone, and with a gate; then each with its own."""
+    """Queries that share keys and values, only of the last tokens, and with a gate; then each query with its own keys
+    and values."""
     x = kl.Embedding(VOCABULARY, WIDTH, name="tokens")(x)
     y = kl.GroupQueryAttention(4, 4, 2, sliding_window=4, use_gate=True, name="shared")(x, x, use_causal_mask=True)
     x = kl.LayerNormalization(name="norm")(kl.Add(name="sum")([x, y]))

@@ -1,4 +1,4 @@
-"""Clique's names of a Keras model's variables, and values to begin with."""
+"""Clique's names for a Keras model's variables, and their initial values."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import numpy as np
 from keras import layers as kl
 
 
-ROWS = ("class_token", "distillation_token", "position_embedding", "rel_embedding", "probe")  # layers of Clique
+ROWS = ("class_token", "distillation_token", "position_embedding", "rel_embedding", "probe")  # Clique's layers
 
 
 def names_of(model: keras.Model, models: str = "") -> dict[int, str]:
-    """By id of a variable, Clique's name: what is within another layer or model has that in front, with a dot."""
+    """Clique's name for each variable's id. A variable within another layer or model has the outer name first, with a
+    dot."""
     names = {}
     for layer in model.layers:
         names |= names_within(layer, models + layer.name)
@@ -40,7 +41,7 @@ def names_within(layer: kl.Layer, name: str) -> dict[int, str]:
 
 
 def inner_name(layer: kl.Layer, inner: kl.Layer) -> str:
-    """Of a layer that its layer of keras_hub left without a name, as T5's norms, the member's name."""
+    """The name of an inner layer. If keras_hub left it without a name, as T5's norms, the member's name."""
     made = keras.src.utils.naming.to_snake_case(type(inner).__name__)
     if not type(layer).__module__.startswith("keras_hub") or inner.name.rstrip("_0123456789") != made.rstrip("_0123456789"):
         return inner.name
@@ -48,14 +49,15 @@ def inner_name(layer: kl.Layer, inner: kl.Layer) -> str:
 
 
 def own_name(layer: kl.Layer, variable: keras.Variable) -> str:
-    """Of a variable that its layer left without a name, as LayerScale does, the member's name."""
+    """The name of a variable. If its layer left it without a name, as LayerScale does, the member's name."""
     if not variable.name.startswith("variable"):
         return variable.name
     return next(k for k, v in vars(layer).items() if v is variable)
 
 
 def initial_value(rng: np.random.Generator, variable: keras.Variable) -> np.ndarray:
-    """Glorot uniform kernels; biases off zero, factors and variances off one, so that ignoring them is found out."""
+    """Glorot uniform kernels. Biases differ from zero, factors and variances from one, so that ignoring them is
+    detected."""
     shape = variable.shape
     if variable.name in ("gamma", "moving_variance", "scale"):
         return rng.uniform(0.5, 1.5, shape)

@@ -1,12 +1,12 @@
-"""Load with Keras what `clique plan --write-model` writes, and compare it with the model that it was read from.
+"""Loads the files that `clique plan --write-model` writes with Keras, and compares each model with its original.
 
     python written.py CLIQUE                     the models of single_layers.json, and all model.json of this folder
     python written.py CLIQUE FILE.json[.gz] …    these files; what a file leaves open becomes 32
 
-Both are given the same weights, by the names of their variables, and the same samples; they must have as many
-parameters, and predict the same in float64, to 1e-10 of the largest number. The models of single_layers.json must
-predict what that file says, to 1e-6. Models that Clique refuses are told, and are no failure if it does not read them.
-Needs Keras, and keras_hub for models of its own; no part of CI.
+Both models get the same weights, by the names of their variables, and the same samples. They must have the same number
+of parameters, and the same predictions in float64, to 1e-10 of the largest number. The models of single_layers.json
+must give the predictions of that file, to 1e-6. Models that Clique refuses to read are reported, and do not count as
+failures. Needs Keras, and keras_hub for its models. CI does not run this script.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ import keras
 import numpy as np
 
 AGREE = 1e-10
-HUB = 1e-5  # of keras_hub, in float32
-ROUNDED = 1e-6  # of what single_layers.json says
+HUB = 1e-5  # for keras_hub, in float32
+ROUNDED = 1e-6  # for the predictions in single_layers.json
 OPEN = 32
 HERE = Path(__file__).parent
 
 
 def load(text: str) -> keras.Model:
-    """In float64, whatever type the file has; but keras_hub's own layers mix types then."""
+    """Loads in float64, whatever type the file has, except for keras_hub: its layers would mix types."""
     hub = "keras_hub" in text
     if hub:
         importlib.import_module("keras_hub")
@@ -44,7 +44,7 @@ def load(text: str) -> keras.Model:
 
 
 def close_sizes(node: Any) -> None:
-    """Open sizes of inputs and of what is built become OPEN."""
+    """Replaces the open sizes of inputs and built shapes by OPEN."""
     if isinstance(node, dict):
         if "batch_shape" in node and node["batch_shape"]:
             node["batch_shape"] = [None] + [OPEN if d is None else d for d in node["batch_shape"][1:]]
@@ -55,7 +55,7 @@ def close_sizes(node: Any) -> None:
 
 
 def variables(model: keras.Model, prefix: str = "") -> Iterator[tuple[str, keras.Variable]]:
-    """By the names of layers, those of models within the model in front, and their own, with dots between."""
+    """Variables by dotted names: the names of outer models, of the layer, and their own."""
     for layer in model.layers:
         if hasattr(layer, "layers") and not isinstance(layer, keras.layers.Wrapper) and isinstance(layer, keras.Model):
             yield from variables(layer, f"{prefix}{layer.name}.")
@@ -67,13 +67,13 @@ def variables(model: keras.Model, prefix: str = "") -> Iterator[tuple[str, keras
 
 
 def apply(model: keras.Model, x: list[np.ndarray]) -> Any:
-    """To inputs in the order of their names, if the model has them by name."""
+    """Calls the model, with inputs in the order of their names if it has them by name."""
     struct = getattr(model, "_inputs_struct", model.inputs[0])
     return model(keras.tree.pack_sequence_as(struct, x), training=False)
 
 
 def samples(model: keras.Model, random: np.random.Generator) -> list[np.ndarray]:
-    """Small whole numbers where a layer takes tokens; they do for others, too."""
+    """Small whole numbers if a layer takes tokens; they suit other layers, too."""
     text = model.to_json()
     tokens = "Embedding" in text or "CategoryEncoding" in text or "ContentAndQuery" in text
     made = []
@@ -107,7 +107,7 @@ def compare(original: keras.Model, written: keras.Model) -> float:
 
 
 def check_entry(entry: dict[str, Any], written: keras.Model) -> float:
-    """What single_layers.json says of the model."""
+    """Compares with the results that single_layers.json has for the model."""
     for name, v in variables(written):
         layer, _, what = name.rpartition(".")
         given = next(g for k, g in entry["variables"].items() if k.replace("/", ".") == name)
@@ -163,7 +163,7 @@ def main() -> int:
                 difference, most = compare(load(json.dumps(config)), load(result)), HUB if "keras_hub" in text else AGREE
             assert difference <= most, f"predictions differ by {difference:.3g}"
             counts["same"] += 1
-        except Exception as error:  # whatever Keras says of it
+        except Exception as error:  # any exception of Keras counts
             counts["other"] += 1
             print(f"OTHER    {name}: {type(error).__name__}: {str(error)[-400:]}", flush=True)
     print(", ".join(f"{count} {what}" for what, count in counts.items()))

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What ./quickstart test does on systems that lack packages: on systems in a folder, whose apt and dpkg are stand-ins.
+"""Tests what ./quickstart test does on systems that lack packages. The systems are folders whose apt and dpkg are
+stand-ins.
 
 usage: check_packages.py SOURCE_FOLDER
 """
@@ -75,7 +76,7 @@ class Systems(unittest.TestCase):
         (self.system / name).write_text("".join(f"{line}\n" for line in lines))
 
     def describe(self, version, known, installed=(), root=True):
-        """A system of Debian: what apt knows, with versions; what is installed; who is there."""
+        """A Debian system: the packages that apt knows, with versions; the installed packages; the user."""
         self.put("known", [f"{name} {number}" for name, number in known.items()])
         self.put("installed", installed)
         self.put("user", ["0" if root else "1000"])
@@ -100,7 +101,7 @@ class Systems(unittest.TestCase):
         self.assertNotIn("oclgrind", " ".join(asked))
         self.assertIn("mesa-opencl-icd", " ".join(asked))
         self.assertIn("tests/run", done.stdout)
-        # Once more: nothing is installed, and nothing is looked for.
+        # A second run installs nothing, and looks for nothing.
         self.put("asked", [])
         done, asked, again = self.run_test()
         self.assertEqual((done.returncode, asked, again), (0, [], lacking))
@@ -120,7 +121,7 @@ class Systems(unittest.TestCase):
         self.assertIsNone(lacking)
 
     def test_what_does_not_work_is_left_out(self):
-        """Rusticl with the libclc of LLVM 22, where it is installed, too."""
+        """Skips Rusticl if it depends on the libclc of LLVM 22, whether or not it is installed."""
         for installed in ((), self.all_but()):
             self.describe(14, self.all_but(), installed)
             self.put("depends", ["mesa-opencl-icd libc6", "mesa-opencl-icd libclc-22"])

@@ -1,15 +1,16 @@
-"""What README.md, docs/*.md and docs/guides/*.md have in blocks of code: commands, with what they print, and programs.
+"""Finds the code blocks in README.md, docs/*.md and docs/guides/*.md: commands with their output, and programs.
 
-Marks stand in front of a block, and readers do not see them. With `, for: TEXT` at its end a mark holds for the commands
-of the block that contain TEXT.
-  <!-- needs: WHAT -->      It runs only where that is there (Command.dry); else it is parsed, and listed. Python is compiled.
+Marks stand before a block, and readers do not see them. A mark that ends with `, for: TEXT` applies only to the block's
+commands that contain TEXT.
+  <!-- needs: WHAT -->      It runs only if WHAT is there (Command.dry). Else it is parsed, and listed. Python is
+                            compiled.
   <!-- file: NAME -->       The block is the content of a file that commands of the page name.
   <!-- first: COMMAND -->   It runs before the block's commands.
   <!-- output of: COMMAND -->    The block is what COMMAND prints.
-  <!-- varies: TEXT | TEXT -->    What is printed in these places depends on the machine.
+  <!-- varies: TEXT | TEXT -->    The output at these texts depends on the machine.
   <!-- exit: N -->          The command ends with this status.
-  <!-- cut: SECONDS -->     It takes an hour or more: Ctrl-C ends it after so long.
-  <!-- given: PARAMETERS -->     The block in C is the inside of a function with these."""
+  <!-- cut: SECONDS -->     It takes an hour or more: Ctrl-C ends it after SECONDS.
+  <!-- given: PARAMETERS -->     The block in C is the body of a function with these parameters."""
 import itertools
 import re
 import shlex
@@ -19,7 +20,7 @@ MARK = re.compile(r"<!-- (needs|file|first|output of|varies|exit|cut|given): (.*
 COMMAND = re.compile(r"(clique|mpirun|srun|cc|cmake|ctest|export|pip|sudo|apt|tar|taskset|python3?|docker|ssh|\./\S+|"
                      r"(build/bin|systems|tests|bench|gpu-first-run)/\S+|\(cd)( |$)")
 SPAN = re.compile(r"`((?:taskset|mpirun)[^`]* clique [^`]*|clique [^`]*)`")
-DEVICES = {"two devices": 2, "four devices": 4}  # PoCL makes as many of the processor as it is told
+DEVICES = {"two devices": 2, "four devices": 4}  # PoCL makes as many devices of the processor as it is told
 
 
 class Block:
@@ -46,7 +47,7 @@ class Command:
         return self.block.mark(name, self.text)
 
     def dry(self, build=None):
-        """Why it does not run; without a build, by what the page says alone."""
+        """The reason why the command does not run. Without a build, only the page decides."""
         if self.unclear:
             return self.unclear
         for need in self.mark("needs"):
@@ -57,7 +58,7 @@ class Command:
 
 
 def blocks(root, path):
-    """Fenced blocks, and those that are indented by four blanks."""
+    """Fenced blocks, and blocks that are indented by four blanks."""
     page, found, marks, block, fenced = str(path.relative_to(root)), [], [], None, False
     for number, line in enumerate(path.read_text().splitlines(), 1):
         indented = not fenced and line.startswith("    ")
@@ -81,7 +82,7 @@ def blocks(root, path):
 
 
 def commands(block):
-    """Of a block: lines that begin with `$`, with what they print; and chunks of nothing but commands."""
+    """The commands of a block: lines that begin with `$`, with their output; and chunks that contain only commands."""
     found, lines = [Command(block, block.line, text) for text in block.mark("first")], []
     if block.mark("output of"):
         return found + [Command(block, block.line, block.mark("output of")[0], block.lines)]
@@ -129,7 +130,7 @@ def spans(path):
 
 
 def arguments(text):
-    """Those of each `clique` in a command, whatever launches it."""
+    """The arguments of each `clique` in a command, with any launcher."""
     words = shlex.shlex(re.sub(r"\d?>&?\s*\S+", "", text), posix=True, punctuation_chars=True)
     words.whitespace_split = True
     words = list(words)

@@ -1,4 +1,4 @@
-"""Files that readers bring along, or make by Keras or PyTorch, for the pages' commands. Only the standard library is needed."""
+"""Files for the pages' commands that readers have, or make by Keras or PyTorch. Only the standard library is needed."""
 import array
 import json
 import math
@@ -11,7 +11,7 @@ LOSS = "--loss sparse_categorical_crossentropy:from_logits=1"
 
 
 def tensors(path, shapes):
-    """A file of safetensors with numbers drawn by chance."""
+    """Writes a safetensors file with random numbers."""
     header, at = {}, 0
     for name, shape in shapes.items():
         header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [at, at + 4 * math.prod(shape)]}
@@ -27,7 +27,7 @@ def npy(path, kind, shape, values):
 
 
 def model(path, name):
-    """The model of from-keras.md and from-pytorch.md, as Keras's to_json() has it."""
+    """The model of from-keras.md and from-pytorch.md, as Keras's to_json() writes it."""
     layers = (("InputLayer", {"name": "input_layer", "batch_shape": [None, 28, 28, 1]}),
               ("Conv2D", {"name": "conv2d", "filters": 16, "kernel_size": [3, 3], "activation": "relu"}),
               ("MaxPooling2D", {"name": "max_pooling2d", "pool_size": [2, 2], "strides": [2, 2]}), ("Flatten", {"name": "flatten"}),
@@ -37,7 +37,8 @@ def model(path, name):
 
 
 def make(root, folder, page, blocks, text, run):
-    """What the page's commands, all in `text`, read and do not write, in `folder`. `run` runs a command there."""
+    """Makes the files in `folder` that the page's commands, all in `text`, read and do not write. `run` runs a command
+    there."""
     random.seed(page)
     for block in blocks:
         for name in block.mark("file"):
@@ -59,7 +60,8 @@ def make(root, folder, page, blocks, text, run):
                                                "dense/bias": (10,)})
         tensors(folder / "torch.safetensors", {"0.weight": (16, 1, 3, 3), "0.bias": (16,), "fc.weight": (10, 2704)})
     if "--model model.keras" in text:
-        # At a rate of nearly 0 the weights stay the initial ones: the file is as Keras writes one of a new model.
+        # At a rate of nearly 0, weights keep their initial values: the file equals the file that Keras writes for a new
+        # model.
         done = run(f"clique train --model model.json {LOSS} --data synthetic --no-test --steps 1 --optimizer sgd:lr=1e-9 "
                    "--save model.keras")
         if done[0] != 0:

@@ -1,9 +1,11 @@
-"""Several hosts on one machine: network namespaces on a bridge, each with a host name and processes of its own. Needs root.
+"""Several hosts on one machine: network namespaces on a bridge. Each host has its own host name and processes. Needs
+root.
 
-In place of ssh each host has a server that runs command lines, and hosts.py is also the agent that asks it: over the network
-between the hosts, so that a link that is cut cuts off the agent, too. Everybody who reaches the port may run commands: only for tests.
+Instead of ssh, each host has a server that runs command lines. hosts.py is also the agent that calls this server over
+the network between the hosts. So if a link is cut, the agent is cut off, too. Everybody who reaches the port may run
+commands: use it only for tests.
 
-    hosts.py agent HOST COMMAND…     what MPIs and clique launch take for ssh
+    hosts.py agent HOST COMMAND…     MPIs and clique launch use this instead of ssh
     hosts.py serve                   the server of a host"""
 import os
 import pathlib
@@ -93,7 +95,7 @@ def ask(arguments):
 # ---- the hosts ----
 
 def is_running(process, name):
-    """A folder of /proc. The server is process 1 of its host, and does not take the exit codes of orphans."""
+    """process: a folder of /proc. The server is process 1 of its host, and does not take the exit codes of orphans."""
     told, state = (process / "stat").read_text().split(" (", 1)[1].rsplit(") ", 1)
     return told == name[:15] and state[0] != "Z"
 
@@ -131,7 +133,8 @@ class Hosts:
              'hostname "$0"; exec "$@"', name, sys.executable, __file__, "serve"], stdin=subprocess.DEVNULL)
 
     def on(self, number, words):
-        """Runs on a host as its users run commands: under the server, so that host name and processes are the host's."""
+        """Runs a command on a host, as the host's users do: under the server, so that the command has the host's name
+        and processes."""
         return ["ip", "netns", "exec", self.names[number - 1], sys.executable, __file__, "agent", self.names[number - 1],
                 "exec env " + " ".join("'" + str(word).replace("'", "'\\''") + "'" for word in words)]
 
@@ -139,7 +142,7 @@ class Hosts:
         run("ip", "link", "set", f"clq-{self.names[number - 1]}", "down" if down else "up")
 
     def processes(self, number, name):
-        """Ids, in the machine's own numbers, of the processes of this name on a host."""
+        """The ids, in the machine's own numbers, of a host's processes with this name."""
         space = os.readlink(f"/proc/{self.first(number)}/ns/pid")
         found = []
         for entry in pathlib.Path("/proc").iterdir():
@@ -151,7 +154,7 @@ class Hosts:
         return sorted(found)
 
     def clear(self):
-        """Kills what runs on the hosts, but for the servers."""
+        """Kills the processes on the hosts, except the servers."""
         for name, server in self.servers.items():
             first = self.first(self.names.index(name) + 1)
             space = os.readlink(f"/proc/{first}/ns/pid")
@@ -169,7 +172,7 @@ class Hosts:
 
     def __exit__(self, *_):
         for server in self.servers.values():
-            server.terminate()  # --kill-child takes the host's processes along
+            server.terminate()  # --kill-child ends the host's processes, too
             try:
                 server.wait(RUN_SECONDS)
             except subprocess.TimeoutExpired:

@@ -1,4 +1,5 @@
-"""clique bench by a launcher of MPI: check_bench.py BIN_FOLDER openmpi|mpich. All processes are on this machine."""
+"""Tests clique bench under a launcher of MPI: check_bench.py BIN_FOLDER openmpi|mpich. All processes are on this
+machine."""
 import json
 import os
 import pathlib
@@ -16,7 +17,7 @@ from launch import (ENVIRONMENT, HOST, LAUNCHERS, by_one_mpi, check_code, check_
 CLIQUE, MPI = pathlib.Path(sys.argv.pop(1)).resolve() / "clique", sys.argv.pop(1)
 ENGINE = {"openmpi": "Open MPI", "mpich": "MPICH"}[MPI]
 FEW = ["-b", 4096, "-e", 65536, "-f", 16, "-n", 3, "-w", 1]
-# Bytes over the bus for each byte of the size, of n ranks: as nccl-tests has them (doc/PERFORMANCE.md).
+# Bytes over the bus for each byte of the size, with n ranks, as nccl-tests defines them (doc/PERFORMANCE.md).
 BUS = {"all_reduce": lambda n: 2 * (n - 1) / n, "reduce_scatter": lambda n: (n - 1) / n, "all_gather": lambda n: (n - 1) / n,
        "broadcast": lambda n: 1, "reduce": lambda n: 1, "send_recv": lambda n: 1}
 
@@ -38,7 +39,7 @@ class Bench(unittest.TestCase):
         return finish(self.line(*arguments, **more), self.folder)
 
     def result(self, *arguments, **more):
-        """Of a run that is well; rank 1 does not write what it is told to."""
+        """The result of a successful run. Rank 1 does not write its own result file."""
         done = self.run_ranks(*arguments, "--json", "result.json", of_rank={1: ["--json", "/nowhere/result.json"]}, **more)
         self.assertEqual(done.returncode, 0, done.stderr)
         return json.loads((self.folder / "result.json").read_text())
@@ -56,7 +57,7 @@ class Bench(unittest.TestCase):
                     self.assertEqual((row["ranks"], row["processes"], row["engine"], row["wrong"]), (n, ranks, ENGINE, 0))
                     busbw = row["bytes"] / row["time_us"]["p50"] * 1e-3 * factor(n)
                     self.assertAlmostEqual(row["busbw_gbps"], busbw, delta=1e-6 * busbw)
-                    # Of send/recv, rank 1 is in the process of rank 0, or in another one.
+                    # In send/recv, rank 1 is in the process of rank 0, or in another one.
                     self.assertEqual(row["limit_gbps"] is None, (name, devices) == ("send_recv", 2))
 
     def test_beside_the_engine(self):
@@ -102,7 +103,7 @@ class Bench(unittest.TestCase):
                     self.assertAlmostEqual(row["gbps"], size / row["time_us"]["p50"] * 1e-3, delta=1e-6 * row["gbps"])
                 else:
                     self.assertIsNone(row["gbps"])
-        # Of many, each sends to the next one alone.
+        # With many ranks, each sends only to the next one.
         result = self.result(9, "p2p", "-b", 4096, "-n", 1, "-w", 0)
         self.assertEqual([(row["from"], row["to"]) for row in result["rows"] if row["what"] == "latency"],
                          [(r, (r + 1) % 9) for r in range(9)])
@@ -133,21 +134,21 @@ class Bench(unittest.TestCase):
             self.refused(3, [f"clique bench {name} is of one process"], 2, name)
 
     def test_failing_rank(self):
-        """One rank's device has too little memory: that is told, and the others, which wait for it, end."""
+        """One rank's device has too little memory. The error is reported, and the other rank, which waits, ends."""
         parts = list(LAUNCHERS[MPI])
         for rank, before in enumerate(([], ["env", "POCL_MEMORY_LIMIT=1"])):
             parts += [":"] * rank + ["-n", "1", *before, str(CLIQUE), "bench", "all_reduce", "-n", "2", "-b", "1100M", "-e", "1100M",
                                      "--devices", f"pocl:{rank}"]
         done = finish(parts, self.folder)
         check_code(self, MPI, done.returncode, (4,), done.stderr)
-        # Open MPI's launcher sends the other one SIGTERM, which may still fill its memory.
+        # Open MPI's launcher sends SIGTERM to the other rank, which may still fill its memory.
         lines = [text for text in errors(done) if not text.endswith("interrupted before the first measurement")]
         self.assertIn(f"rank 1 on {HOST}", lines[0])
         self.assertRegex(lines[0], "needs [0-9.]+ [GM]iB")
         self.assertEqual(len(lines), 1, done.stderr)
 
     def begin(self, *options):
-        """A long run, behind its first rows; and its processes, in their order."""
+        """Starts a long run, and waits for its first rows. Returns the run and its processes, in their order."""
         plan = ["-b", 4096, "-e", "4M", "-i", 4096, "-n", 1, "--csv", "rows.csv"]
         run = subprocess.Popen(self.line(2, "all_reduce", *plan, *options), env=ENVIRONMENT, cwd=self.folder, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True)
@@ -173,9 +174,10 @@ class Bench(unittest.TestCase):
         self.assertGreaterEqual(len(rows), 4)
         self.assertEqual(len(rows) % 2, 0)  # out of place and in place
 
-    # Also while the others wait in a call of MPI's, which does not return.
+    # The error also comes while the others wait in an MPI call that does not return.
     def test_stopped_rank(self):
-        silent = rf"rank 1 on {HOST}: nothing heard for 5 s \(as rank 0 on {HOST} knows it\)"  # of two ranks: nobody else
+        # With two ranks, no other rank reports.
+        silent = rf"rank 1 on {HOST}: nothing heard for 5 s \(as rank 0 on {HOST} knows it\)"
         late = rf"{ENGINE}'s own all-reduce is not done within 10 s: a rank is late, or gone"
         for options, words in ((["-d", "f64"], silent), ([], f"({silent}|{late})")):
             run, processes = self.begin(*options)

@@ -1,5 +1,5 @@
-"""clique launch with the launchers of MPIs: check_launch.py BIN_FOLDER openmpi|mpich. All hosts are this machine.
-tests/cli/check_launch.py has what needs no MPI."""
+"""Tests clique launch with the launchers of MPIs: check_launch.py BIN_FOLDER openmpi|mpich. All hosts are this machine.
+tests/cli/check_launch.py tests what needs no MPI."""
 import json
 import os
 import pathlib
@@ -45,7 +45,7 @@ class Launch(Started, unittest.TestCase):
         self.assertIn(words, errors_in(said)[0])
 
     def processes(self):
-        """Ranks of this test: those that are no clique launch."""
+        """The ranks of this test: the processes that are not clique launch."""
         return processes("clique", self.folder, lambda entry: (entry / "cmdline").read_bytes().split(b"\0")[1:2] == [b"train"])
 
     def wait_for(self, what, run):
@@ -109,7 +109,7 @@ class Launch(Started, unittest.TestCase):
     def test_no_restart_for_nothing(self):
         self.refused(3, "none.json", *TWO, "--restarts", 3, "--", *TRAIN, "--model", "none.json", "--checkpoint", "c")
 
-    # ---- started on every host alike ----
+    # ---- started on every host ----
 
     def config(self, kind, index, port):
         return {"cluster": {"chief": [f"localhost:{port}"], "worker": [f"localhost:{port + 1}"]}, "task": {"type": kind, "index": index}}
@@ -126,7 +126,7 @@ class Launch(Started, unittest.TestCase):
             self.assertEqual((code, out, len(errors_in(said))), (wanted, "", wanted != 0), said)
 
     def test_ps_of_tf_config(self):
-        """Ranks of strategy ps; of others none, with a warning."""
+        """TF_CONFIG's ps entries become ranks of strategy ps. Other strategies ignore them, with a warning."""
         def config(*ps):
             return {"cluster": {"chief": [f"localhost:{free_port()}"], "ps": list(ps)}, "task": {"type": "chief", "index": 0}}
 
@@ -146,7 +146,7 @@ class Launch(Started, unittest.TestCase):
         self.refused(3, "which trains, too", "--mpi", MPI, "--", *TRAIN, "--strategy", "ps", config=config("localhost:3"))
 
     def test_strangers(self):
-        """They may connect and send what they like."""
+        """Strangers may connect and send anything."""
         port = free_port()
         run = self.start("--mpi", MPI, "--", *TRAIN, "--epochs", 30, config=self.config("chief", 0, port))
         link = None

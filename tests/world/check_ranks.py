@@ -1,4 +1,5 @@
-"""Worlds by a launcher of MPI: check_ranks.py FOLDER_OF_PROGRAMS openmpi|mpich. Each run is of processes on this machine."""
+"""Tests worlds under a launcher of MPI: check_ranks.py FOLDER_OF_PROGRAMS openmpi|mpich. All processes are on this
+machine."""
 import os
 import pathlib
 import re
@@ -24,7 +25,8 @@ class Ranks(unittest.TestCase):
         return subprocess.run(command(*arguments), env=ENVIRONMENT | variables, capture_output=True, text=True, timeout=120)
 
     def refused(self, *arguments, **variables):
-        """What processes say that end with an error: in a file of theirs, since a launcher that ends all may lose what they wrote last."""
+        """The output of processes that end with an error. They write it to a file, because a launcher that ends all
+        processes may lose their last output."""
         with tempfile.TemporaryDirectory() as folder:
             errors = pathlib.Path(folder) / "errors"
             *launch, program, word = command(*arguments)
@@ -58,7 +60,7 @@ class Ranks(unittest.TestCase):
         self.assertIn("the engine /nowhere/engine.so cannot be loaded", self.refused(ENGINE, 2, "works", CLIQUE_ENGINE="/nowhere/engine.so"))
 
     def strike(self, number, options):
-        """Sends a signal to rank 1 of 3; what the others say."""
+        """Sends a signal to rank 1 of 3. Returns the output of the others."""
         run = subprocess.Popen(command(ENGINE, 3, "meets", options=options), env=ENVIRONMENT, stdout=subprocess.PIPE,
                                stderr=subprocess.STDOUT, text=True, start_new_session=True)
         processes, said, struck = {}, {}, None
@@ -93,7 +95,7 @@ class Ranks(unittest.TestCase):
     def test_stopped_rank_is_missed(self):
         self.check_missed(self.strike(signal.SIGSTOP, ()))
 
-    # MPICH's launcher ends the others itself.
+    # MPICH's launcher ends the other ranks itself.
     @unittest.skipIf(ENGINE == "mpich", "the launcher ends all ranks")
     def test_killed_rank_is_missed(self):
         self.check_missed(self.strike(signal.SIGKILL, ("--enable-recovery",)))

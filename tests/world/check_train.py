@@ -1,4 +1,5 @@
-"""clique train by a launcher of MPI: check_train.py BIN_FOLDER openmpi|mpich. All processes are on this machine."""
+"""Tests clique train under a launcher of MPI: check_train.py BIN_FOLDER openmpi|mpich. All processes are on this
+machine."""
 import array
 import json
 import os
@@ -51,7 +52,7 @@ class Train(unittest.TestCase):
         return {row["step"]: row for row in map(json.loads, (self.folder / name).read_text().splitlines())}
 
     def weights(self, name):
-        """The numbers of a file of weights, behind its header."""
+        """The numbers in a file of weights, after its header."""
         data = (self.folder / name).read_bytes()
         return array.array("f", data[8 + struct.unpack("<Q", data[:8])[0]:])
 
@@ -92,14 +93,14 @@ class Train(unittest.TestCase):
             self.assert_near(report["epochs"], alone["epochs"])
 
     def put_samples(self, name, rows):
-        """The same for training and test."""
+        """Writes the same samples for training and test."""
         folder = self.folder / name
         folder.mkdir()
         for part in ("train", "test"):
             npy(folder / f"x_{part}.npy", (len(rows), 28, 28, 1), "|u1", b"".join(image for image, _ in rows))
             npy(folder / f"y_{part}.npy", (len(rows),), "|u1", bytes(label for _, label in rows))
 
-    # Each process has those rows in files of its own that it would take of the whole set, and one has more.
+    # The files of each process hold the rows that it would take from the complete set. One process has additional rows.
     def test_own_files(self):
         chance = random.Random(3)
         rows = [(chance.randbytes(784), chance.randrange(10)) for _ in range(5 * 64)]
@@ -119,12 +120,12 @@ class Train(unittest.TestCase):
             self.assertAlmostEqual(epoch["loss"], other["loss"], delta=NEAR)
         for value, other in zip(self.weights("own.w"), self.weights("alone.w"), strict=True):
             self.assertAlmostEqual(value, other, delta=1e-5)
-        # All test samples count once: those that were left out of training, too.
+        # All test samples count once, including those that were not used in training.
         tested = self.run_alone("--devices", "pocl:0", "--data", "whole and more", "--init", "own.w", "--steps", 1,
                                 "--optimizer", "sgd:lr=0", "--json")
         for key in ("val_loss", "val_accuracy"):
             self.assertAlmostEqual(report["epochs"][-1][key], tested["epochs"][0][key], delta=NEAR)
-        # By one process, whose file is there, too.
+        # One process uses its own file, too.
         (self.folder / "part 0 of 1").symlink_to("part 0 of 2")
         one = finish([CLIQUE, "train", *DATA, "--devices", "pocl:0", *own, "--steps", "99", "--checkpoint", "c", "--resume"], self.folder)
         self.assertEqual((one.returncode, len(errors(one))), (3, 1), one.stderr)
@@ -138,7 +139,7 @@ class Train(unittest.TestCase):
         self.assertEqual((report["replicas"], report["ranks"], report["ps_ranks"]), (2, 2, 1))
         self.assert_near(report["epochs"], whole["epochs"])
         self.assertEqual((report["server"]["updates"], report["server"]["gradients"]), (40, 80))
-        # Every update is made once; another number of processes goes on.
+        # Every update is made once. Another number of processes can resume.
         report = self.report(4, *plan, "--ps-ranks", 2, "--log", "log", "--checkpoint", "c", "--checkpoint-every", 7)
         self.assertEqual((report["server"]["updates"], sum(report["server"]["staleness"])), (40, 40))
         self.assertEqual(len(report["server"]["staleness"]), 4 + 1)
@@ -172,7 +173,7 @@ class Train(unittest.TestCase):
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn("this process is alone", done.stderr)
 
-    # As launchers do it, all are told to stop.
+    # All processes get a signal, as launchers send it.
     def test_interrupted_with_a_store_rank(self):
         plan = ["--strategy", "ps", "--checkpoint", "c"]
 
@@ -187,7 +188,7 @@ class Train(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertGreater(json.loads(done.stdout)["checkpoints"]["resumed_from"], 0)
 
-    # The store rank, of which the first training process knows most.
+    # The store rank is stopped. The first training process knows most about it.
     def test_stopped_store_rank(self):
         said, code = self.act_behind_100_steps(3, lambda: os.kill(self.processes()[2], signal.SIGSTOP), "--epochs", 100000, "--strategy", "ps",
                                                "--checkpoint", "c", "--checkpoint-every", 10)
@@ -268,7 +269,7 @@ class Train(unittest.TestCase):
     def processes(self):
         return processes("clique", self.folder)
 
-    # The log is that of a training that nobody disturbed, bit for bit.
+    # The log equals that of an undisturbed training, bit for bit.
     def test_interrupted_and_resumed(self):
         plan = ["--epochs", 60, "--checkpoint-every", 7]
         self.assertEqual(self.run_ranks(2, *plan, "--checkpoint", "undisturbed", "--log", "right").returncode, 0)
@@ -281,13 +282,13 @@ class Train(unittest.TestCase):
         self.assertGreater(json.loads(done.stdout)["checkpoints"]["resumed_from"], 0)
         log, right = self.log("log"), self.log("right")
         self.assertEqual([row["loss"] for row in log.values()], [row["loss"] for row in right.values()])
-        # Three go on, and one.
+        # Three processes resume, and then one.
         done = self.run_ranks(3, "--epochs", 61, "--checkpoint", "c", "--resume", "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
         alone = self.run_alone("--devices", "pocl:0", "--epochs", 62, "--checkpoint", "c", "--resume", "--json")
         self.assertEqual(alone["checkpoints"]["resumed_from"], 61 * 20)
 
-    # A rank that is stopped is named by the others, which end themselves; a checkpoint is whole.
+    # The other ranks name a stopped rank, and end. The checkpoint is complete.
     def test_stopped_rank(self):
         said, code = self.act_behind_100_steps(3, lambda: os.kill(self.processes()[1], signal.SIGSTOP), "--epochs", 100000,
                                                "--checkpoint", "c", "--checkpoint-every", 10)

@@ -1,4 +1,5 @@
-"""clique why by a launcher of MPI: check_why.py BIN_FOLDER openmpi|mpich. All processes are on this machine."""
+"""Tests clique why under a launcher of MPI: check_why.py BIN_FOLDER openmpi|mpich. All processes are on this
+machine."""
 import json
 import os
 import pathlib
@@ -15,9 +16,9 @@ import support
 from launch import ENVIRONMENT, HOST, by_one_mpi, check_refused, end_process, errors_in, finish, line, processes
 
 CLIQUE, MPI = pathlib.Path(sys.argv.pop(1)).resolve() / "clique", sys.argv.pop(1)
-# Fewer samples than 4 shares: no step is probed at a batch that no other test compiles.
+# There are fewer samples than 4 shares, so that no step is probed at a batch that no other test compiles.
 SMALL = ["--model", "mlp", "--data", "synthetic:28x28/10/120"]
-# Of which no other test keeps predictions.
+# No other test keeps predictions for this option.
 OWN = ["--memory-limit", "987654321"]
 PARTS = ["input", "host", "launches", "fixed", "compute", "sharing", "waiting", "communication"]
 GRADIENT = 4 * (784 * 128 + 128 + 128 * 10 + 10)
@@ -48,7 +49,7 @@ class Why(unittest.TestCase):
         self.assertAlmostEqual(row["images_per_s"] * row["step_ms"], 1e3 * batch, delta=1e-6 * batch)
 
     def test_report(self):
-        """Of two processes, of which one has two devices: samples go by devices."""
+        """Two processes, one of which has two devices: samples are divided by devices."""
         why = self.answer(2, "--batch", 96, of_rank={1: ["--devices", "pocl:1,pocl:2"]})
         self.assertEqual((why["model"], why["global_batch"], why["processes"]), ("mlp", 96, 2))
         self.assertEqual([(r["rank"], r["host"], len(r["devices"]), r["share"]) for r in why["ranks"]],
@@ -80,7 +81,8 @@ class Why(unittest.TestCase):
             self.assertAlmostEqual(advice["gain"], gain, delta=1e-9 * gain)
 
     def check_exchange(self, links, rows):
-        """Of one process nothing; of both what the bytes take over the slower link, by the formula of a ring, and adding them."""
+        """One process exchanges nothing. Two processes take the bytes' time over the slower link by the formula of a
+        ring, plus the additions."""
         self.assertEqual((rows[0]["exchange_ms"], rows[0]["algorithm"], rows[0]["parts_ms"]["communication"]), (0, None, 0))
         least = 2 * (1e-3 * max(l["latency_us"] for l in links) + 1e-6 * GRADIENT / 2 / min(l["gbps"] for l in links))
         self.assertGreaterEqual(rows[1]["exchange_ms"], 0.999 * least)
@@ -89,21 +91,22 @@ class Why(unittest.TestCase):
 
     @by_one_mpi(MPI, CLIQUE.parent)
     def test_settings(self):
-        """Several batches for an update, of which halves are exchanged; and the algorithm that was asked for."""
+        """Several batches per update, whose gradients are exchanged as 16-bit floats; and the requested algorithm."""
         why = self.answer(2, "--accumulate", 3, "--compress", "f16", "--cross-device-ops", "doubling")
         for n, row in enumerate(why["predictions"], 1):
-            self.check_row(row, n, 2 * 64)  # an epoch has two
+            self.check_row(row, n, 2 * 64)  # an epoch has two batches
         self.assertAlmostEqual(why["measured"]["images_per_s"] * why["measured"]["step_ms"], 2 * 64e3, delta=1e-6 * 64e3)
         two, links = why["predictions"][1], why["links"]["neighbors"]
         self.assertEqual(two["algorithm"], "doubling")
-        bytes_ms = 1e-6 * GRADIENT / 2 / min(link["gbps"] for link in links)  # all of it there, and back
+        bytes_ms = 1e-6 * GRADIENT / 2 / min(link["gbps"] for link in links)  # all bytes there and back
         self.assertGreaterEqual(two["exchange_ms"], 0.999 * bytes_ms)
         self.assertLessEqual(two["exchange_ms"], 1.01 * (bytes_ms + 1e-3 * max(link["latency_us"] for link in links)) + 1e-6 * GRADIENT / 2 * 0.25)
-        self.assertFalse(any("--local-steps" in advice["options"] for advice in why["advice"]))  # not with halves
+        # Not offered with 16-bit floats.
+        self.assertFalse(any("--local-steps" in advice["options"] for advice in why["advice"]))
 
     @by_one_mpi(MPI, CLIQUE.parent)
     def test_measured(self):
-        """What was measured of many batches for an update is the rate of the training itself."""
+        """The measured rate with many batches per update equals the rate of the training itself."""
         many = ["--data", "synthetic:28x28/10/8192", "--accumulate", 16]
         why = self.answer(2, *many)
         train = self.line(2, *many, "--steps", 100, "--no-test", "--json")
@@ -115,7 +118,7 @@ class Why(unittest.TestCase):
 
     @by_one_mpi(MPI, CLIQUE.parent)
     def test_batch_per_replica(self):
-        """Of unlike numbers of devices; fewer machines have a smaller batch."""
+        """The ranks have different numbers of devices. Fewer machines have a smaller batch."""
         why = self.answer(2, "--batch-per-replica", 32, "--shard", "data", of_rank={1: ["--devices", "pocl:1,pocl:2"]})
         self.assertEqual((why["global_batch"], [r["share"] for r in why["ranks"]]), (96, [32, 64]))
         for n, row in enumerate(why["predictions"], 1):
@@ -140,7 +143,7 @@ class Why(unittest.TestCase):
         self.check_nothing_kept(cache)
 
     def check_nothing_kept(self, cache):
-        """What is chosen and predicted for several processes is not for a training of one."""
+        """Choices and predictions for several processes do not apply to a training of one process."""
         train = [CLIQUE, "train", *SMALL, *OWN, "--devices", "pocl:0", "--epochs", "1", "--no-test", "--json"]
         one = subprocess.run(train, env=ENVIRONMENT | {"CLIQUE_CACHE_DIR": cache}, capture_output=True, text=True, timeout=120)
         self.assertEqual(one.returncode, 0, one.stderr)
@@ -159,7 +162,8 @@ class Why(unittest.TestCase):
         self.refused(3, ["leave --strategy out"], 2, "--strategy", "pipeline")
         self.refused(3, ["leave --strategy out"], 3, "--strategy", "ps")
         self.refused(3, ["is of one process"], 2, "--trace", "trace.json")
-        self.refused(3, ["leave --shard file out"], 2, "--shard", "file", "--data", "nowhere")  # before there is data
+        # Fails before the data are read.
+        self.refused(3, ["leave --shard file out"], 2, "--shard", "file", "--data", "nowhere")
         self.refused(2, [f"leaves none for rank 2 on {HOST}"], 3, "--batch", 4)
 
     def test_failing_rank(self):
@@ -185,7 +189,7 @@ class Why(unittest.TestCase):
         return run, found
 
     def test_interrupted(self):
-        """Nothing is printed, and nobody stays."""
+        """Nothing is printed, and no process remains."""
         run, processes = self.begin()
         os.kill(processes[0], signal.SIGTERM)
         out, said = run.communicate(timeout=60)

@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 
-# The machine may have fewer cores than ranks: no binding. Open MPI refuses root unless told.
+# The machine may have fewer cores than ranks, so processes are not bound. Open MPI refuses root unless it is allowed.
 LAUNCHERS = {
     "openmpi": ["mpirun.openmpi", "--bind-to", "none", "--oversubscribe"],
     "mpich": ["mpirun.mpich"],
@@ -19,13 +19,13 @@ HOST = socket.gethostname()
 
 
 def by_one_mpi(mpi, folder):
-    """Decorates tests of what no MPI has a part in: they run by one of those that are here."""
+    """Decorates tests that do not depend on the MPI: they run with only one of the installed MPIs."""
     first = next(name for name in LAUNCHERS if (folder.parent / f"lib/clique/libclique-{name}.so").exists())
     return lambda test: test if mpi == first else None
 
 
 def line(mpi, ranks, *command, of_rank=None, more=()):
-    """The command by `ranks` processes. of_rank: what a rank is given beside the others' options. more: for the launcher."""
+    """The command line of `ranks` processes. of_rank: additional options of a rank. more: options of the launcher."""
     parts = [*LAUNCHERS[mpi], *more]
     for rank in range(ranks):
         parts += [":"] * (rank > 0) + ["-n", 1, *command, *(of_rank or {}).get(rank, [])]
@@ -37,8 +37,8 @@ def finish(parts, folder, **variables):
 
 
 def processes(name, folder, is_wanted=lambda entry: True):
-    """Of this name, with the folder as theirs, in the order of their numbers: launchers begin ranks so. is_wanted: asks more of
-    a process, by its entry in /proc."""
+    """The processes with this name and this working folder, sorted by id: launchers start ranks in this order.
+    is_wanted: a further condition on a process, given its entry in /proc."""
     found = []
     for entry in pathlib.Path("/proc").iterdir():
         try:
@@ -57,7 +57,7 @@ def end_process(process):
 
 
 class Started:
-    """For tests with a folder that start commands and do something meanwhile; none outlives its test."""
+    """For tests with a folder that start commands and continue meanwhile. No command outlives its test."""
 
     def started(self, command, environment):
         run = subprocess.Popen(list(map(str, command)), env=environment, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -84,7 +84,7 @@ def errors(done):
 
 
 def free_port():
-    """Of those that the system gives to nobody by itself (ip_local_port_range)."""
+    """A port that the system does not assign by itself (ip_local_port_range)."""
     while True:
         port = random.randrange(20000, 32768)
         with socket.socket() as one:
@@ -99,14 +99,15 @@ SILENT = r"(rank (\d+) on \S+): nothing heard for 5 s((?:, nor from rank \d+ on 
 
 
 def missed(said):
-    """Of each line "nothing heard": the rank that it is about, the others that it names, and what follows the words."""
+    """For each line "nothing heard": the rank that it reports, the other ranks that it names, and the text that
+    follows."""
     for found in re.finditer(rf"{SILENT}(.*)$", said, re.M):
         yield int(found[2]), {int(rank) for rank in re.findall(r"nor from rank (\d+)", found[3])}, found[4]
 
 
 def check_missed(test, said, lost):
-    """All others named a rank that was struck. One that hears nobody, since the struck one holds its queue, names all.
-    Gives the ranks that did."""
+    """Checks that all others named the struck rank. A rank that hears nobody, because the struck rank holds its queue,
+    names all. Returns the ranks that reported."""
     by = set()
     for rank, others, end in missed(said):
         test.assertIn(lost, others | {rank}, said)
@@ -115,7 +116,7 @@ def check_missed(test, said, lost):
 
 
 def check_code(test, mpi, code, right, said):
-    """MPICH's launcher kills ranks that have not ended yet when it sees the first one end, and gives a code of its own."""
+    """When MPICH's launcher sees the first rank end, it kills the remaining ranks, and exits with a code of its own."""
     if mpi == "mpich":
         test.assertNotEqual(code, 0, said)
     else:
@@ -123,7 +124,7 @@ def check_code(test, mpi, code, right, said):
 
 
 def check_refused(test, mpi, done, code, words):
-    """Bad input: one line, of one rank."""
+    """Bad input causes one line, from one rank."""
     check_code(test, mpi, done.returncode, (code,), done.stderr)
     lines = errors(done)
     test.assertEqual(len(lines), 1, done.stderr)
