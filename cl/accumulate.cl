@@ -1,4 +1,4 @@
-/* Sums of gradients over runs: what is there counts unless `factor` is 0. */
+/* Accumulates gradients over several runs: sum = factor * (sum + x). If `factor` is 0, sum = x. */
 KERNEL void accumulate(global float *sum, global const float *x, int floats, float factor) {
     int vectors = floats / VEC;
     FOR_MY (i, vectors) {

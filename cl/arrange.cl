@@ -1,7 +1,8 @@
-/* Values taken from other places of a value: padding, slices with steps, transposes. Axis d of y has OUT places; place
- * p of it takes place (first + p * step) / spread of an axis of x with `in` places, `pitch` numbers apart, if that is
- * whole and there is one, else 0. AXES: of all axes but the last one. With -DRUN the last one goes along neighbours of
- * x. X_STORAGE and Y_STORAGE: how the numbers are stored (prelude.cl). */
+/* Copies numbers of x to other places in y: padding, slices with steps, transposes. An axis of y has `out` places.
+ * Place p takes its number from place (first + p * step) / spread of an axis of x, which has `in` places, `pitch`
+ * numbers apart. If the quotient is not whole, or lies outside of that axis, the number is 0. AXES: how many axes y has
+ * besides the last one. RUN: the last axis of y reads neighbouring numbers of x (step, spread and pitch are 1).
+ * X_STORAGE and Y_STORAGE: how the numbers are stored (prelude.cl). */
 typedef STORED(X_STORAGE) x_number;
 typedef STORED(Y_STORAGE) y_number;
 
@@ -22,14 +23,15 @@ typedef STORED(Y_STORAGE) y_number;
 
 #define FOR_AXES_BACK(DO) CLQ_JOIN(BACK_, AXES)(DO)
 
-/* The place of x that place p takes; -1: none. */
+/* The place of x that place p of y takes its number from; -1: there is none. */
 ALWAYS_INLINE int place_of(int p, int in, int first, int step, int spread) {
     const int at = first + p * step;
     if (at < 0 || at % spread) return -1;
     return at / spread < in ? at / spread : -1;
 }
 
-/* Where a row of y begins in x, of which `rest` is the number; false: nothing of x is in it. */
+/* Takes the index along axis d out of the row number `rest`, and adds the offset of its place in x to `from`. If x has
+ * no such place, `found` becomes false, and the whole row is 0. */
 #define FIND(d)                                                                                                        \
     {                                                                                                                  \
         const int at = place_of((int)(rest % out##d), in##d, first##d, step##d, spread##d);                            \
@@ -38,7 +40,7 @@ ALWAYS_INLINE int place_of(int p, int in, int first, int step, int spread) {
         from += (size_t)max(at, 0) * pitch##d;                                                                         \
     }
 
-/* rows: of y, for each sample; x_elements: of x. */
+/* rows: the rows of y in each sample; x_elements: the elements of x in each sample. */
 KERNEL void arrange(global const x_number *x, global y_number *y, int count, int rows, int x_elements, int out, int in,
                     int pitch, int first, int step, int spread FOR_AXES(AXIS_PARAMETER)) {
 #ifdef TILE
@@ -50,7 +52,7 @@ KERNEL void arrange(global const x_number *x, global y_number *y, int count, int
         global const x_number *source = x + from;
         global y_number *target = y + row * out;
 #ifdef RUN
-        /* [begin, end) of y are in x. */
+        /* Numbers [begin, end) of the row come from x; the others are 0. */
         const int begin = found ? clamp(-first, 0, out) : out, end = found ? clamp(in - first, begin, out) : out;
         int p = 0;
         for (; p + VEC <= begin; p += VEC) WRITE_V(Y_STORAGE, (floatv)0, target + p);

@@ -1,12 +1,12 @@
-/* Attention of whole texts (attend), and of tokens that come one after another.
+/* Attention over whole texts (attend), and for tokens that come one after another (cached_append, cached_attend).
  *
- * Of these, a sample is a token: `places` has the place of each. Caches have a row for each place: keys (context,
- * shared, key), values (context, shared, value). Queries are (heads, key); heads / shared of them look at one head of
- * the caches.
+ * For the cached kernels, a sample is one token, and `places` has the place of each token. Each cache has a row for
+ * each place: keys (context, shared, key), values (context, shared, value). The queries of a sample are (heads, key).
+ * heads / shared of them use the same head of the caches.
  *
- * attend: matrices by pitches, as in batched.cl. Number (i, j) of the mask lies at i * mask_row + j * mask_column.
- * -DDOT: k's columns lie side by side, else its rows do. -DADDS: a number of the mask is added to each score.
- * -DSELECTS: scores of which it is 0 become `low`. */
+ * attend: matrices are given by their pitches, as in batched.cl. Number (i, j) of the mask lies at i * mask_row + j *
+ * mask_column. DOT: the columns of k lie side by side in memory, else its rows do. ADDS: the mask is added to the
+ * scores. SELECTS: a score becomes `low` if its number in the mask is 0. */
 
 #if defined(ADDS) || defined(SELECTS)
 #define MASK_PARAMETER global const float *mask,
@@ -27,9 +27,9 @@
         float low, int q_sample, int q_pitch0, int q_pitch1, int q_row, int k_sample, int k_pitch0, int k_pitch1,      \
         int k_row, int k_column, int v_sample, int v_pitch0, int v_pitch1, int v_row, int y_sample, int y_pitch0,      \
         int y_pitch1, int y_row, int mask_sample, int mask_pitch0, int mask_pitch1, int mask_row, int mask_column
-/* Where number (0, 0) of a matrix lies. */
+/* The offset of number (0, 0) of a matrix. */
 #define MATRIX(x) (sample * x##_sample + (size_t)p0 * x##_pitch0 + (size_t)p1 * x##_pitch1)
-/* Of row `number` of all samples' queries: where its values are. */
+/* Finds the data of row `number`, counted over the query rows of all samples. */
 #define FIND_ROW                                                                                                       \
     const size_t matrix = number / m, first = matrix / counts1, sample = first / counts0;                              \
     const int row = (int)(number - matrix * m), p1 = (int)(matrix - first * counts1),                                  \
@@ -42,7 +42,7 @@ ALWAYS_INLINE int place_of(global const float *places, size_t sample, int contex
     return clamp((int)places[sample], 0, context - 1);
 }
 
-/* A row of each cache is the sample's. */
+/* Stores the key and the value of each sample in its row of the caches. */
 KERNEL void cached_append(global const float *k, global const float *v, global const float *places, global float *keys,
                           global float *values, int count, int context, int key_row, int value_row) {
     const int row = key_row + value_row;
@@ -64,7 +64,7 @@ ALWAYS_INLINE float product_of(global const float *a, global const float *b, int
     return floatv_sum(sum);
 }
 
-/* n scores become their exponentials, less the largest; gives 1 over their sum. */
+/* Replaces each of n scores by exp(score - most); `most` is the largest score. Returns 1 / the sum of the results. */
 ALWAYS_INLINE float exponentials_of(global float *scores, int n, float most) {
     floatv sums = 0;
     float sum = 0;
@@ -78,7 +78,7 @@ ALWAYS_INLINE float exponentials_of(global float *scores, int n, float most) {
     return 1.0f / (floatv_sum(sums) + sum);
 }
 
-/* y[0 … WIDE vectors) = scale * the sum of n rows, each times its share. */
+/* y[0 … WIDE vectors) = scale * the sum of n rows, each row times its share. */
 #define DEFINE_MIXED(name, WIDE)                                                                                       \
     ALWAYS_INLINE void name(global const float *shares, global const float *rows, global float *y, int n, int pitch,   \
                             float scale) {                                                                             \
@@ -94,7 +94,7 @@ ALWAYS_INLINE float exponentials_of(global float *scores, int n, float most) {
 DEFINE_MIXED(mixed_four, 4)
 DEFINE_MIXED(mixed_one, 1)
 
-/* The same of all columns. */
+/* The same for all columns. */
 ALWAYS_INLINE void mix(global const float *shares, global const float *rows, global float *y, int n, int value,
                        int pitch, float scale) {
     int c = 0;
@@ -107,7 +107,8 @@ ALWAYS_INLINE void mix(global const float *shares, global const float *rows, glo
     }
 }
 
-/* scores (count, heads, context): memory of this launch alone. window: so many last rows are looked at. */
+/* scores (count, heads, context): scratch memory of this launch. window: a token uses at most this many rows of the
+ * caches, up to its own. */
 KERNEL void cached_attend(global const float *q, global const float *keys, global const float *values,
                           global const float *places, global float *y, global float *scores, int count, int context,
                           int heads, int shared, int key, int value, int window, float scale) {
@@ -129,7 +130,7 @@ KERNEL void cached_attend(global const float *q, global const float *keys, globa
     }
 }
 
-/* Scores of one query and VEC others from j on, or those that there are. */
+/* The dot products of one query with keys j to j + VEC - 1, as far as there are such keys. */
 ALWAYS_INLINE floatv scores_from(global const float *query, global const float *keys, int j, int n, int key, int k_row,
                                  int k_column) {
     floatv sum = 0;
@@ -147,7 +148,7 @@ ALWAYS_INLINE floatv scores_from(global const float *query, global const float *
     return sum;
 }
 
-/* scores: n numbers for each work-item, memory of this launch alone. */
+/* scores: scratch memory of this launch, n numbers for each work-item. */
 KERNEL void attend(ATTEND_PARAMETERS) {
     global float *own = scores + get_global_id(0) * n;
     FOR_MY (number, (size_t)count * counts0 * counts1 * m) {
@@ -167,7 +168,7 @@ KERNEL void attend(ATTEND_PARAMETERS) {
 
 #else
 
-/* Of a work-group's items, the largest number or the sum of all. numbers: a float for each item. */
+/* Reduces the values of a work-group's items to the largest value or to their sum. numbers: one float for each item. */
 #define DEFINE_TOGETHER(name, both)                                                                                    \
     static float name(local float *numbers, float value) {                                                             \
         const int item = (int)get_local_id(0);                                                                         \
@@ -184,8 +185,8 @@ KERNEL void attend(ATTEND_PARAMETERS) {
 DEFINE_TOGETHER(most_together, fmax)
 DEFINE_TOGETHER(sum_together, SUM_OF)
 
-/* y[0 … value) = the sum of n rows, each times its share: exponentials of the scores, less the largest, over their sum.
- * most: the largest of the item's scores. Items take columns of some of the rows. */
+/* y[0 … value) = the sum of n rows, each row times its share. The shares are the softmax of the scores. most: the
+ * largest of this item's scores. If there are several times as many items as columns, the items also share the rows. */
 ALWAYS_INLINE void mix_together(local float *numbers, global float *own, global const float *rows, global float *y,
                                 int n, int value, int pitch, float most) {
     const int item = (int)get_local_id(0), columns = min(value, GROUP), parts = GROUP / columns, part = item / columns;
@@ -209,7 +210,7 @@ ALWAYS_INLINE void mix_together(local float *numbers, global float *own, global 
     }
 }
 
-/* A work-group to each sample and head. Its items take rows for scores. */
+/* A work-group computes one head of one sample at a time. For the scores, its items share the rows. */
 KERNEL void cached_attend(global const float *q, global const float *keys, global const float *values,
                           global const float *places, global float *y, global float *scores, int count, int context,
                           int heads, int shared, int key, int value, int window, float scale, local float *numbers) {
@@ -232,13 +233,13 @@ KERNEL void cached_attend(global const float *q, global const float *keys, globa
     }
 }
 
-/* The same to each query. scores: n numbers for each work-group. */
+/* A work-group computes one query at a time. scores: n numbers for each work-group. */
 KERNEL void attend(ATTEND_PARAMETERS, local float *numbers) {
     global float *own = scores + get_group_id(0) * n;
     for (size_t number = get_group_id(0); number < (size_t)count * counts0 * counts1 * m; number += get_num_groups(0)) {
         FIND_ROW
         float most = -INFINITY;
-        barrier(CLK_GLOBAL_MEM_FENCE); /* all have read the scores of the query before */
+        barrier(CLK_GLOBAL_MEM_FENCE); /* all items have read the scores of the previous query */
         for (int j = (int)get_local_id(0); j < n; j += GROUP) {
             float score = 0;
             for (int c = 0; c < key; c++) score = fma(query[c], keys[(size_t)j * k_row + (size_t)c * k_column], score);

@@ -1,9 +1,14 @@
-/* Products of small matrices, many for each sample: C = scale * A B, by pitches. A is (m, k), B (k, n), C (m, n);
- * number (i, j) of a matrix lies at i * row + j * column. A sample has counts0 * counts1 of each, at p * pitch0 + q *
- * pitch1; a value that all samples share has a pitch of 0 between samples. The columns of C lie side by side. With
- * -DDOT so do those of A and the rows of B; with -DB_APART the columns of B do not. -DPACKED: the rows of B lie side by
- * side, k is at most that, and a panel of B is turned round once for many rows. A_STORAGE and so on: how numbers are
- * stored (prelude.cl). */
+/* Products of small matrices, many in each sample: C = scale * A B. A is (m, k), B (k, n), C (m, n). Pitches tell where
+ * the numbers lie: number (i, j) of a matrix lies at i * row + j * column. A sample has counts0 * counts1 matrices of
+ * each kind, at p * pitch0 + q * pitch1. If all samples share a value, its pitch between samples is 0.
+ *
+ * The columns of C lie side by side in memory. So do the columns of B, unless there is one of these options:
+ * - DOT: the columns of A and the rows of B lie side by side.
+ * - B_APART: the columns of B lie apart.
+ * - PACKED: the rows of B lie side by side, k is at most PACKED, and a panel of B is transposed once for many rows of
+ *   C.
+ *
+ * A_STORAGE and so on: how numbers are stored (prelude.cl). */
 typedef STORED(A_STORAGE) a_number;
 typedef STORED(B_STORAGE) b_number;
 typedef STORED(C_STORAGE) c_number;
@@ -14,7 +19,7 @@ typedef STORED(C_STORAGE) c_number;
 #define ROWS 4
 #define COLUMNS 4
 
-/* Rows from i on and columns from j on: sums over vectors of k. */
+/* Makes ROWS rows of C from i on by COLUMNS columns from j on, as dot products by vectors along k. */
 ALWAYS_INLINE void tile(global const a_number *a, global const b_number *b, global c_number *c, int i, int j, int m,
                         int n, int k, float scale, int a_row, int b_column, int c_row) {
     floatv sums[ROWS][COLUMNS];
@@ -41,10 +46,10 @@ ALWAYS_INLINE void tile(global const a_number *a, global const b_number *b, glob
 
 #else
 
-#define ROWS (VEC >= 16 ? 8 : 4) /* with their vectors, as many sums as there are registers for */
-#define ROW_GROUP 64             /* rows that a panel of B serves once it is in place */
+#define ROWS (VEC >= 16 ? 8 : 4) /* so many that the sums and their operands fit in registers */
+#define ROW_GROUP 64             /* rows of C that one panel of B serves */
 
-/* VEC columns of B from `b` on, of which `left` there are. */
+/* VEC columns of a row of B from `b` on, of which `left` exist; the missing ones are 0. */
 ALWAYS_INLINE floatv columns_of(global const b_number *b, int left, int b_column) {
 #ifdef B_APART
     float lanes[VEC];
@@ -56,8 +61,8 @@ ALWAYS_INLINE floatv columns_of(global const b_number *b, int left, int b_column
 }
 
 #ifdef PACKED
-/* VEC columns of B, of which `left` there are, k numbers one behind the other in each, to every `apart`th vector of
- * `to`: by squares, and zeros behind the last column. */
+/* Packs k rows of VEC columns of B into every `apart`-th vector of `to`. The numbers of a column lie side by side, so
+ * the columns are transposed in squares. `left` of the columns exist; the missing ones are 0. */
 ALWAYS_INLINE void pack(floatv *to, int apart, global const b_number *b, int left, int k, int b_column) {
     for (int at = 0; at < k; at += VEC) {
         floatv square[VEC];
@@ -77,7 +82,8 @@ ALWAYS_INLINE void pack(floatv *to, int apart, global const b_number *b, int lef
 #define RIGHT(at, v) columns_of(b + (size_t)(at)*b_row + (size_t)(j + (v)*VEC) * b_column, n - j - (v)*VEC, b_column)
 #endif
 
-/* Rows from i on, and VECTORS vectors of columns from j on, or fewer: numbers of A times vectors of B. */
+/* Makes ROWS rows of C from i on by VECTORS vectors of columns from j on, as far as they exist: single numbers of A
+ * times vectors of B. */
 #define DEFINE_TILE(name, VECTORS)                                                                                     \
     ALWAYS_INLINE void name(global const a_number *a, global const b_number *b, const floatv *panel,                   \
                             global c_number *c, int i, int j, int m, int n, int k, float scale, int a_row,             \

@@ -1,9 +1,9 @@
-/* For clique bench. */
+/* Kernels of `clique bench`. */
 
 kernel void empty(void) {}
 
-/* Multiplies and adds in registers alone: as many independent chains as hide the latency of a multiplication on a core
- * that begins two vectors at once, and few enough for 16 registers. */
+/* Multiplies and adds in registers only. There are enough independent chains to hide the latency of a multiplication on
+ * a core that begins two vectors at once, and few enough for 16 registers. */
 #define CHAINS 10
 KERNEL void peak(global float *out, float factor, float term, int rounds) {
     floatv x[CHAINS];
@@ -19,7 +19,7 @@ KERNEL void peak(global float *out, float factor, float term, int rounds) {
     out[get_global_id(0)] = floatv_sum(sum);
 }
 
-/* x[to + i] = x[i] * factor + term, vector by vector: what memory can do. In place where `to` is 0. */
+/* x[to + i] = x[i] * factor + term, vector by vector: measures what memory can do. If `to` is 0, it works in place. */
 KERNEL void stream(global float *x, ulong to, ulong vectors, float factor, float term) {
     FOR_MY (i, vectors) {
         STOREV_ALIGNED(LOADV_ALIGNED(x + i * VEC) * factor + term, x + to + i * VEC);

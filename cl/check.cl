@@ -1,8 +1,9 @@
-/* Checks of what is in memory (src/ops/training/check.c). */
+/* Checks of memory contents (src/ops/training/check.c). */
 
-/* hashes[b] = a hash of the 512 bytes of block b, the same on every device: four chains, of every fourth word each, and
- * then one over these. Each step is a bijection of the sum so far, and of the word: one word that differs always shows,
- * and several almost always. */
+/* hashes[b] = a hash of the 512 bytes of block b, the same on every device. Its two halves are made in the same way,
+ * with different steps: four chains take every fourth word each, and a last chain takes the results of the four. Each
+ * step is a bijection of the sum so far, and of the word. So one word that differs always shows, and several almost
+ * always. */
 #define BLOCK_WORDS 128
 #define MIX(sum, word) (((sum) ^ (word)) * 0x9e3779b1u)
 #define MIX_MORE(sum, word) (((sum) + (word)) * 0x85ebca6bu)
@@ -28,8 +29,8 @@ KERNEL void block_hashes(global const uint4 *words, int blocks, global uint2 *ha
     }
 }
 
-/* *first = the smaller of itself and `place` where x has a number that is NaN or infinite: `fixed` numbers, and
- * `of_sample` of each sample. X: the storage of x. */
+/* If x has a number that is NaN or infinite, *first = the smaller of *first and `place`. x has `fixed` numbers, and
+ * `of_sample` more for each of `count` samples. X: the storage of x. */
 #ifndef X
 #define X 0
 #endif

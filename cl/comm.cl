@@ -1,14 +1,14 @@
-/* Combines a chunk that came from another rank with this rank's: to = operand OP received, `count` elements at element
- * offsets of any alignment. `to` and `operand` may be the same memory. The arithmetic of src/comm/reduce/reduce.c, with
- * the same bits: one operation per element.
+/* Combines a chunk that came from another rank with this rank's: to = operand OP received, for `count` elements. The
+ * offsets count elements, and may have any alignment. `to` and `operand` may be the same memory. The arithmetic is that
+ * of src/comm/reduce/reduce.c, with the same bits: one operation per element.
  *
- * ELEMENT: as stored. WORK: computed in; unsigned where signed integers are added or multiplied, because they wrap.
- * QUOTIENT: what an average of integers is divided as. OP: 0 sum, 1 product, 2 least, 3 largest. HALF: 1 for f16, 2 for
- * bf16, which are computed in float. */
+ * ELEMENT: the type in memory. WORK: the type of the computation. It is unsigned for sums and products of signed
+ * integers, because they wrap. QUOTIENT: the type in which an average of integers is divided. OP: 0 sum, 1 product, 2
+ * minimum, 3 maximum. HALF: 1 for f16, 2 for bf16, which are computed in float. */
 
-#ifdef TILE /* few work-items, each with one stretch */
+#ifdef TILE /* few work-items, each with one contiguous range */
 #define WIDTH 16
-#else /* many, neighbours take neighbouring vectors */
+#else /* many work-items, neighbours take neighbouring vectors */
 #define WIDTH 4
 #endif
 
@@ -24,8 +24,8 @@ typedef CLQ_JOIN(ELEMENT, WIDTH) elements;
 #define ELEMENTS_BYTES sizeof(elements)
 #endif
 
-/* LOADS and STORES take vectors from any element on; the _ALIGNED ones take whole vectors, one instruction each where
- * GPUs' compilers make WIDTH of the others. */
+/* LOADS and STORES take vectors that begin at any element. The _ALIGNED forms take aligned vectors, with one
+ * instruction each; for the others, compilers for GPUs make WIDTH instructions. */
 #if HALF == 1
 #define LOADS_ALIGNED(i, p) CLQ_JOIN(vloada_half, WIDTH)(i, p)
 #define STORES_ALIGNED(v, i, p) CLQ_JOIN(CLQ_JOIN(vstorea_half, WIDTH), _rte)(v, i, p)
@@ -52,7 +52,7 @@ static void store_halves(work_v v, ulong i, global half *p) {
 #elif HALF == 2
 typedef CLQ_JOIN(uint, WIDTH) bits_v;
 
-/* To the nearest, ties to even; NaN stays one. */
+/* Rounds to the nearest, ties to even; NaN stays NaN. */
 #define DEFINE_TO_BF16(name, bits_t, work_t, as_bits, to_short, short_t)                                               \
     static short_t name(work_t v) {                                                                                    \
         bits_t bits = as_bits(v), rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;                              \
@@ -81,7 +81,7 @@ DEFINE_TO_BF16(to_bf16, uint, float, as_uint, convert_ushort, ushort)
 #define COMBINE(a, b) ((a) + (b))
 #elif OP == 1
 #define COMBINE(a, b) ((a) * (b))
-#elif defined(REAL) /* NaN wins: it compares with nothing, itself included */
+#elif defined(REAL) /* NaN wins: it is unequal to everything, itself included */
 #if OP == 2
 #define COMBINE(a, b) (((a) < (b)) || ((a) != (a)) ? (a) : (b))
 #define COMBINES(a, b) (((a) < (b)) | ((a) != (a)) ? (a) : (b))
@@ -106,7 +106,7 @@ DEFINE_TO_BF16(to_bf16, uint, float, as_uint, convert_ushort, ushort)
 #define AVERAGES(v) CLQ_JOIN(CLQ_JOIN(as_, WORK), WIDTH)(CLQ_JOIN(CLQ_JOIN(as_, QUOTIENT), WIDTH)(v) / factor)
 #endif
 
-/* factor, where `average`: 1 / ranks for floats, the number of ranks for integers. */
+/* factor, if `average` is set: 1 / ranks for floats, the number of ranks for integers. */
 kernel void comm_combine(global ELEMENT *to_memory, ulong to_at, global const ELEMENT *operand_memory, ulong operand_at,
                          global const ELEMENT *received_memory, ulong received_at, ulong count, int average,
                          QUOTIENT factor) {

@@ -1,12 +1,12 @@
-/* Compression of gradients with error feedback: what a message leaves out of a gradient stays in `error`, and goes with
- * the next one. Flat arenas of whole vectors. */
+/* Compression of gradients with error feedback: the part of a gradient that a message leaves out stays in `error`, and
+ * goes with the next message. The arrays are flat arenas of whole vectors. */
 
 /* ---- halves ---- */
 
 #define LOAD_HALVES(i, p) CLQ_JOIN(vloada_half, VEC)(i, p)
 #define STORE_HALVES(v, i, p) CLQ_JOIN(CLQ_JOIN(vstorea_half, VEC), _rte)(v, i, p)
 
-/* Finite numbers beyond `most` become `most`; the others go as they are and leave no error. */
+/* Finite numbers are clamped to [-most, most]. The others are sent as they are and leave no error. */
 KERNEL void compress_halves(global const float *gradient, global float *error, global half *halves, int vectors,
                             float most) {
     FOR_MY (i, vectors) {
@@ -22,19 +22,20 @@ KERNEL void expand_halves(global const half *halves, global float *gradient, int
 }
 
 /* ---- the largest numbers ----
- * Radix select. A number's key is the bits of its absolute value, which have the same order; NaN has the largest keys.
- * The smallest chosen key is found digit by digit, the highest first: all groups count the digits of the numbers whose
- * higher digits are decided, and one group picks the digit with which enough numbers are chosen.
+ * Radix select. A number's key is the bits of its absolute value, which have the same order. NaN has the largest keys.
+ * The smallest chosen key is found digit by digit, the highest digit first. All groups count the next digit of those
+ * numbers whose higher digits are the decided ones. Then one group picks the digit with which enough numbers are
+ * chosen.
  *
- * BINS: the most values of a digit. choice[0]: the digits that are decided; choice[1]: how many numbers are still to be
- * chosen among those with these digits. At the end choice[0] is the smallest chosen key, and choice[1] how many numbers
- * with that key are chosen: those that come first. */
+ * BINS: the most values that a digit can have. choice[0]: the digits that are decided. choice[1]: how many numbers are
+ * still to be chosen among those with these digits. At the end, choice[0] is the smallest chosen key, and choice[1]
+ * tells how many numbers with that key are chosen: the first ones. */
 
 #define KEY(number) (as_uint(number) & 0x7fffffffu)
 #define KEYS(numbers) (CLQ_JOIN(as_uint, VEC)(numbers) & 0x7fffffffu)
 
 #ifndef TILE
-/* The sum of all items' values. */
+/* The sum of the values of all items. */
 static uint group_total(local uint *shared, uint value) {
     int item = (int)get_local_id(0);
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -47,7 +48,7 @@ static uint group_total(local uint *shared, uint value) {
     return shared[0];
 }
 
-/* The sum of the values of the items before this one. shared: 2 * GROUP; *total: of all. */
+/* The sum of the values of the items before this one. *total: the sum of all values. shared: 2 * GROUP words. */
 static uint sum_before(local uint *shared, uint value, uint *total) {
     int item = (int)get_local_id(0), at = 0;
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -63,13 +64,14 @@ static uint sum_before(local uint *shared, uint value, uint *total) {
 }
 #endif
 
-/* Each group's vectors lie one behind the other: [block_begin, block_end). */
+/* The vectors of each group are consecutive: [BLOCK_BEGIN, BLOCK_END). */
 #define GROUP_SHARE(vectors) (((size_t)(vectors) + get_num_groups(0) - 1) / get_num_groups(0))
 #define BLOCK_BEGIN(vectors) min(get_group_id(0) * GROUP_SHARE(vectors), (size_t)(vectors))
 #define BLOCK_END(vectors) min((get_group_id(0) + 1) * GROUP_SHARE(vectors), (size_t)(vectors))
 
-/* counts (groups, BINS). mask: bits of the digits that are decided; first: none is, and the gradient is added to the
- * error before. */
+/* counts (groups, BINS): how many numbers of each group, among those with the decided digits, have each value of the
+ * next digit. mask: the bits of the decided digits. first: no digit is decided yet, and the gradient is added to the
+ * error before the count. */
 KERNEL void count_digits(global const float *gradient, global float *error, global const uint *choice,
                          global uint *counts, int vectors, int shift, int mask, int digits, int first,
                          local uint *shared) {
@@ -108,7 +110,8 @@ static uint column_total(global const uint *counts, int groups, int bin) {
     return total;
 }
 
-/* One work-group. chosen: all that are to be; first: of the highest digit. shared: BINS + GROUP. */
+/* One work-group. chosen: how many numbers are to be chosen in all. first: the digit is the highest one. shared: BINS +
+ * GROUP words. */
 KERNEL void pick_digit(global const uint *counts, global uint *choice, int groups, int chosen, int shift, int first,
                        local uint *shared) {
 #ifdef TILE
@@ -135,7 +138,7 @@ KERNEL void pick_digit(global const uint *counts, global uint *choice, int group
     choice[1] = left;
 }
 
-/* found[group]: numbers of the group's block above the smallest chosen key, and of that key. */
+/* found[group]: how many numbers of the group's block are above the smallest chosen key, and how many have that key. */
 KERNEL void count_chosen(global const float *error, global const uint *choice, global uint2 *found, int vectors,
                          local uint *shared) {
     const uint least = choice[0];
@@ -163,9 +166,9 @@ KERNEL void count_chosen(global const float *error, global const uint *choice, g
     found[get_group_id(0)] = (uint2)(above, equal);
 }
 
-/* pairs (2, chosen): indices in rising order, then the numbers' bits. Chosen numbers are taken out of the error, and so
- * is all that is no finite number: it has the largest keys, so that some of it is chosen, and the step is lost anyway;
- * what stayed would spoil later ones. */
+/* pairs (2, chosen): indices in rising order, then the bits of the numbers. Chosen numbers are set to 0 in the error,
+ * and so are all numbers that are not finite. These have the largest keys, so some of them are chosen, and the step is
+ * lost anyway; if the others stayed, they would spoil later steps. */
 #define INFINITE 0x7f800000u
 KERNEL void write_chosen(global float *error, global const uint *choice, global const uint2 *found, global uint *pairs,
                          int vectors, int chosen, local uint *shared) {
@@ -234,8 +237,8 @@ static int places_before(global const uint *places, int count, uint place) {
     return low;
 }
 
-/* pairs (ranks, 2, chosen). Every group makes its block of the gradient: zeros, to which it adds the numbers of the
- * ranks, one rank after the other. */
+/* pairs (ranks, 2, chosen). Each group makes its block of the gradient: it begins with zeros, and adds the numbers of
+ * one rank after another. */
 KERNEL void add_pairs(global const uint *pairs, global float *gradient, int vectors, int chosen, int ranks) {
     const size_t begin = BLOCK_BEGIN(vectors), end = BLOCK_END(vectors);
 #ifdef TILE

@@ -1,12 +1,12 @@
-/* Constraints on weights. w is an arena; the variable begins at its block `block` of 128 floats. */
+/* Constraints on weights. The variable begins at block `block` of the arena w; a block is 128 floats. */
 #ifdef NON_NEGATIVE
 KERNEL void constrain(global float *w, int block, int n) {
     global float *own = w + (size_t)block * 128;
     FOR_MY (i, n) own[i] = own[i] < 0.0f ? 0.0f : own[i];
 }
 #else
-/* The variable has axes (k0, r1, k2, r3, k4). For each place along the k axes, the numbers along the r axes get a norm
- * between least and most, or come as near to it as `rate` lets them. */
+/* The variable has axes (k0, r1, k2, r3, k4). For each place along the k axes, the numbers along the r axes are scaled:
+ * their norm goes the part `rate` of the way to the nearest norm between `least` and `most`. */
 KERNEL void constrain(global float *w, int block, int k0, int r1, int k2, int r3, int k4, float least, float most,
                       float rate) {
     const float epsilon = 1e-7f; /* Keras's */

@@ -1,31 +1,31 @@
-/* A convolution, its activation and the maximum over windows of its output that do not overlap, in one, for devices
- * whose work-items are whole cores with vectors. Of the convolution's outputs only each window's largest is kept, and
- * which of the window's places that was; so all other gradients are zero. No window reaches beyond the output, no tap
- * beyond the input (IN_H, IN_W, IN_C). The program is one of
+/* A convolution, its activation and max pooling in one kernel, for devices whose work-items are whole cores with
+ * vectors. The windows of the pooling do not overlap. Only the largest output of each window is kept, and its place in
+ * the window. So the gradients of all other outputs are zero. No window reaches beyond the output, and no tap beyond
+ * the input (IN_H, IN_W, IN_C). The program is one of
  *
  * - FORWARD;
- * - LISTS: gradients by lists of those that are not zero, for inputs whose channels are whole vectors;
- * - WINNERS: the weights' gradient as an outer product over windows.
+ * - LISTS: gradients by lists of the nonzero ones, for inputs whose channels are whole vectors;
+ * - WINNERS: the gradient of the weights as an outer product over windows.
  *
- * Numbers are stored (prelude.cl) as X_STORAGE in the input, Y_STORAGE in the result, DZ_STORAGE in its gradient and
- * DX_STORAGE in the input's; sums are floats. An input of 16 bits becomes floats by whole vectors, in memory of the
- * work-item's own. */
+ * Numbers are stored (prelude.cl) as X_STORAGE in the input, Y_STORAGE in the result, DZ_STORAGE in the gradient of the
+ * result, and DX_STORAGE in that of the input. Sums are floats. An input of 16 bits becomes floats by whole vectors, in
+ * private memory. */
 typedef STORED(X_STORAGE) x_number;
 typedef STORED(Y_STORAGE) y_number;
 typedef STORED(DZ_STORAGE) dz_number;
 typedef STORED(DX_STORAGE) dx_number;
 #define PLACES (SIZE_H * SIZE_W)
-#define RUN (TAPS_W * IN_C) /* floats side by side that meet a row of taps */
+#define RUN (TAPS_W * IN_C) /* neighbouring input numbers that meet a row of taps */
 #define ROW (IN_W * IN_C)
 #define IMAGE ((size_t)IN_H * ROW)
 #define WINDOWS (POOL_H * POOL_W)
 #define WIDTH (NR * VEC)
 
-/* From the first input float of a window to that of its place, both as they meet the first tap. */
+/* Offsets of the input numbers that the first tap meets: that of a place in its window, and that of window (y, x). */
 #define PLACE_OFFSET(place) ((place) / SIZE_W * (STEP_H * ROW) + (place) % SIZE_W * (STEP_W * IN_C))
 #define WINDOW_OFFSET(y, x) ((y) * (STRIDE_H * STEP_H * ROW) + (x) * (STRIDE_W * STEP_W * IN_C))
 
-/* Which examples slice `slice` of SLICES sums. */
+/* Loops over the examples that slice `slice` of SLICES sums up. */
 #define FOR_SLICE(image, slice, count)                                                                                 \
     for (int share_ = ((count) + SLICES - 1) / SLICES, image = min((slice)*share_, count),                             \
              last_ = min(image + share_, count);                                                                       \
@@ -33,8 +33,8 @@ typedef STORED(DX_STORAGE) dx_number;
 
 #ifndef LISTS
 
-/* The vector at p, of which nothing at or behind `end` is read; zeros there. Vectors of a row whose length is no
- * multiple of theirs begin anywhere. */
+/* The vector at p. Nothing at or after `end` is read; those lanes are 0. If the length of rows is no multiple of VEC,
+ * their vectors begin anywhere. */
 #define LOAD_UNTIL(name, S)                                                                                            \
     ALWAYS_INLINE floatv name(global const STORED(S) * p, global const STORED(S) * end) {                              \
         if (COLUMNS % WIDTH != 0 && p + VEC > end) {                                                                   \
@@ -46,7 +46,8 @@ typedef STORED(DX_STORAGE) dx_number;
         return READ_V(S, p);                                                                                           \
     }
 
-/* What a tile meets of a window's input, from the tile's first float on; of 16 bits as floats, in rows of NEAR_ROW. */
+/* The patch of a window's input that a tile meets, from the tile's first number on. A patch of 16 bits becomes floats,
+ * in rows of NEAR_ROW. */
 #ifdef FORWARD
 #define PATCH_ROWS ((SIZE_H - 1) * STEP_H + TAPS_H)
 #define PATCH_WIDTH ((SIZE_W - 1) * STEP_W * IN_C + RUN)
@@ -72,7 +73,7 @@ ALWAYS_INLINE void take_patch(float *to, global const x_number *from, global con
 
 LOAD_UNTIL(load_until, 0)
 
-#ifdef STAY /* all weights in registers, for all windows */
+#ifdef STAY /* all weights stay in registers, for all windows */
 #define UNROLL_TAPS UNROLL
 #else
 #define UNROLL_TAPS
@@ -83,7 +84,7 @@ LOAD_UNTIL(load_until, 0)
 #define RESULT acc
 #endif
 
-/* One window's maximum in one vector of channels. */
+/* Stores one window's maximum in one vector of channels. */
 ALWAYS_INLINE void store_window(const floatv *values, int column, global y_number *y, global uchar *winner, int none) {
     intv where;
     floatv best = best_of(values, PLACES, none, &where);
@@ -107,8 +108,8 @@ ALWAYS_INLINE void store_window(const floatv *values, int column, global y_numbe
 #endif
 }
 
-/* WT windows, from `first`, in NR vectors of channels, from `column`. Windows that are not there are the last one
- * again, and not stored. */
+/* Makes WT windows from `first` on, in NR vectors of channels from `column` on. Windows after the last one repeat the
+ * last, and are not stored. */
 ALWAYS_INLINE void make_tile(int first, int windows, int column, global const x_number *x, global const float *w,
                              global const float *bias, global y_number *y, global uchar *winner) {
     NEAR *near_[WT];
@@ -162,7 +163,8 @@ ALWAYS_INLINE void make_tile(int first, int windows, int column, global const x_
         if (first + t >= windows) continue;
         size_t row = (size_t)(first + t) * COLUMNS;
         UNROLL for (int j = 0; j < NR; j++) {
-            /* Side by side: from a pointer into the rows of sums Rusticl (Mesa 25.0) makes NaN. */
+            /* The values are copied side by side: from a pointer into the rows of sums, Rusticl (Mesa 25.0) makes
+             * NaN. */
             floatv values[PLACES];
             UNROLL for (int s = 0; s < PLACES; s++) values[s] = RESULT[t * PLACES + s][j];
             store_window(values, column + j * VEC, y + row, winner + row, windows >> 31);
@@ -170,7 +172,7 @@ ALWAYS_INLINE void make_tile(int first, int windows, int column, global const x_
     }
 }
 
-/* (runs of TILES tiles, panels of NR vectors of channels) */
+/* Global size: (runs of TILES tiles, panels of NR vectors of channels). */
 TILE_KERNEL void conv_pool_forward(global const x_number *x, global const float *w, global const float *bias,
                                    global y_number *y, global uchar *winner, int count) {
     int windows = count * WINDOWS, first = (int)get_global_id(0) * (WT * TILES), column = (int)get_global_id(1) * WIDTH;
@@ -180,9 +182,10 @@ TILE_KERNEL void conv_pool_forward(global const x_number *x, global const float 
 
 #elif defined(LISTS)
 
-/* ---- lists of what is not zero: per example and channel how many there are, and for each its value and where the
- * patch of the input begins that it met, in floats from the image's first; SHORT: in pixels, and the value as it was
- * stored, both of 16 bits ---- */
+/* ---- lists of nonzero gradients ----
+ * For each example and channel, `lengths` has the number of nonzero gradients, and `lists` has an entry for each. An
+ * entry is the value, and the offset at which the input patch that it met begins, in numbers from the image's first.
+ * SHORT: an entry has 16 bits each for the offset in pixels, and the value as it was stored. */
 
 #ifdef SHORT
 typedef ushort2 entry;
@@ -203,7 +206,8 @@ typedef int length_of_list;
 #define IS_ZERO(dz) (*(dz) == 0.0f)
 #endif
 
-/* (examples). Every place is written, and kept by counting on: nothing here is a jump that depends on the values. */
+/* Global size: (examples). Every gradient is written, and a nonzero one is kept by advancing the length: so there is no
+ * branch that depends on the values. */
 TILE_KERNEL void list_gradients(global const dz_number *dz, global const uchar *winner, global entry *lists,
                                 global length_of_list *lengths) {
     size_t image = get_global_id(0);
@@ -229,10 +233,10 @@ TILE_KERNEL void list_gradients(global const dz_number *dz, global const uchar *
 #define TILES_ACROSS ((RUN / VEC + TL - 1) / TL)
 #define TILE_ROW(tile) min((tile) / TILES_ACROSS * TR, TAPS_H - TR)
 #define TILE_PLACE(tile) (min((tile) % TILES_ACROSS * TL, RUN / VEC - TL) * VEC)
-#define AT(i) ((i) / TL * ROW + (i) % TL * VEC)        /* of vector i of a tile in an image */
-#define AT_WEIGHT(i) ((i) / TL * RUN + (i) % TL * VEC) /* and among the weights of an output channel */
+#define AT(i) ((i) / TL * ROW + (i) % TL * VEC)        /* offset of vector i of a tile in an image */
+#define AT_WEIGHT(i) ((i) / TL * RUN + (i) % TL * VEC) /* offset of vector i among the weights of an output channel */
 
-/* Images of 16 bits are floats in the work-item's own memory where that has room for one (OWN_IMAGE). */
+/* An image of 16 bits becomes floats in private memory, if that has room for it (OWN_IMAGE). */
 #if X_STORAGE && defined(OWN_IMAGE)
 #define LOAD_X(p) (*(const floatv *)(p))
 typedef const float image_number;
@@ -241,7 +245,7 @@ typedef const float image_number;
 typedef global const x_number image_number;
 #endif
 
-/* sums (SLICES, COLUMNS, DEPTH). (tiles, blocks of BLOCK channels, slices) */
+/* sums (SLICES, COLUMNS, DEPTH). Global size: (tiles, blocks of BLOCK channels, slices). */
 TILE_KERNEL void sum_weights(global const x_number *x, global const entry *lists, global const length_of_list *lengths,
                              global float *sums, int count) {
     int tile = (int)get_global_id(0), c_first = (int)get_global_id(1) * BLOCK, slice = (int)get_global_id(2);
@@ -277,7 +281,7 @@ TILE_KERNEL void sum_weights(global const x_number *x, global const entry *lists
     }
 }
 
-/* dw (DEPTH, COLUMNS) = the slices' sum, in order. (rows of dw) */
+/* dw (DEPTH, COLUMNS) = the sum of the slices, in order. Global size: (rows of dw). */
 TILE_KERNEL void fold_weights(global const float *sums, global float *dw) {
     size_t row = get_global_id(0);
     for (int c = 0; c < COLUMNS; c++) {
@@ -287,8 +291,8 @@ TILE_KERNEL void fold_weights(global const float *sums, global float *dw) {
     }
 }
 
-/* weights (COLUMNS, DEPTH). dx (IN_H, IN_W, IN_C); OWN_DX: of 16 bits, summed up in memory of the work-item's own, and
- * without padding, (X_H, X_W, IN_C). (examples) */
+/* weights (COLUMNS, DEPTH). dx is (IN_H, IN_W, IN_C) in floats. OWN_DX: dx has 16 bits, and is (X_H, X_W, IN_C),
+ * without padding; its sums are made in private memory. Global size: (examples). */
 #ifdef OWN_DX
 typedef float sum_number;
 typedef floatv sum_vector;
@@ -337,7 +341,7 @@ TILE_KERNEL void spread_gradients(global const float *weights, global const entr
 #endif
 }
 
-/* What of frames is the image without padding; zero where frames end before it. x (x_h, x_w, IN_C). (examples) */
+/* x (x_h, x_w, IN_C) = the frames without their padding; 0 for pixels beyond the frame. Global size: (examples). */
 TILE_KERNEL void crop_frames(global const float *frames, global dx_number *x, int x_h, int x_w, int pad_top,
                              int pad_left) {
     size_t image = get_global_id(0);
@@ -355,7 +359,7 @@ TILE_KERNEL void crop_frames(global const float *frames, global dx_number *x, in
 
 /* A tile is TL floats of each of TR rows of taps, by NR vectors of channels. */
 #define TILES_ACROSS ((RUN + TL - 1) / TL)
-#define AT(i) ((i) / TL * NEAR_ROW + (i) % TL) /* of row i of a tile in an image */
+#define AT(i) ((i) / TL * NEAR_ROW + (i) % TL) /* offset of row i of a tile in its patch */
 
 LOAD_UNTIL(load_until, DZ_STORAGE)
 
@@ -380,7 +384,7 @@ ALWAYS_INLINE void store_row(global float *row, int column, floatv value) {
 #endif
 }
 
-/* sums (SLICES, DEPTH, COLUMNS). (tiles, panels of NR vectors, slices) */
+/* sums (SLICES, DEPTH, COLUMNS). Global size: (tiles, panels of NR vectors, slices). */
 TILE_KERNEL void outer_of_winners(global const x_number *x, global const dz_number *dz, global const uchar *winner,
                                   global float *sums, int count) {
     int tile = (int)get_global_id(0), column = (int)get_global_id(1) * WIDTH, slice = (int)get_global_id(2);

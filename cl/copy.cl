@@ -1,6 +1,7 @@
-/* Channels of one value's rows to channels of another's: rows of `from` and `to` packs, of which `packs` are copied.
- * Work-groups take packs of WIDTH channels, which divides all of these; a tile takes rows, by whatever lies anywhere.
- * X_STORAGE and Y_STORAGE: how the numbers are stored (prelude.cl). */
+/* Copies channels of the rows of x to channels of the rows of y. Without TILE, channels are counted in packs of WIDTH,
+ * which divides all of their numbers: a row of x has `from` packs, a row of y has `to`, and `packs` of them are copied.
+ * With TILE, they are counted one by one, a work-item takes whole rows, and vectors begin anywhere. X_STORAGE and
+ * Y_STORAGE: how the numbers are stored (prelude.cl). */
 typedef STORED(X_STORAGE) x_number;
 typedef STORED(Y_STORAGE) y_number;
 

@@ -1,12 +1,13 @@
 /* Small programs over the elements of values of one shape, and sums of registers over rows (gradients of biases).
  *
- * A program is given by numbers (src/ops/elementwise.c): INPUTS, OUTPUTS, WORDS, INSTRUCTIONS and, where there are any,
- * SUMS. IN<j>: the kind of input j; ROW<j>: of a kind by channel, which row. OP<i>, A<i>, B<i>, C<i>: instruction i and
- * the registers that it takes; W<i>, V<i>, U<i>: words (numbers among the kernel's arguments) that it takes. OUT<k>,
- * SUM<k>: the register that output or sum k takes. Instruction i makes register i. What follows makes of it lines of C.
+ * Macros describe a program (src/ops/elementwise/elementwise.c). INPUTS, OUTPUTS, WORDS, INSTRUCTIONS and, if there are
+ * any, SUMS are counts. IN<j>: the kind of input j. ROW<j>: the row that is taken, if that kind is by channel. OP<i>,
+ * A<i>, B<i>, C<i>: instruction i and the registers that it takes. W<i>, V<i>, U<i>: the words that it takes (numbers
+ * among the kernel's arguments). OUT<k>, SUM<k>: the register that output or sum k takes. Instruction i makes register
+ * i. The macros below make lines of C of all this.
  *
- * Single floats go through a program as vectors do: drivers' scalar functions round otherwise (PoCL's), and what
- * backward computes again must be what forward had, wherever an element lies. */
+ * Single floats go through a program as vectors do, because the scalar functions of some drivers round differently
+ * (PoCL's). What backward computes again must equal what forward had, wherever an element lies. */
 
 #define FOR_0(DO)
 #define FOR_1(DO) DO(0)
@@ -39,7 +40,7 @@
 #define FOR_INSTRUCTIONS(DO) CLQ_JOIN(FOR_, INSTRUCTIONS)(DO)
 #define FOR_SUMS(DO) CLQ_JOIN(FOR_, SUMS)(DO)
 
-/* As CLQ_JOIN, each for one level: a macro is not expanded within itself. */
+/* Like CLQ_JOIN, one for each level of nesting: a macro is not expanded within itself. */
 #define PASTE_(a, b) a##b
 #define PASTE(a, b) PASTE_(a, b)
 #define REGISTER_(n) r##n
@@ -60,7 +61,8 @@
 #define TYPE_8 STORED(2)
 
 /* OUT<k>_STORAGE: how output k is stored (cl/prelude.cl).
- * RANDOM: the program draws random numbers, which depend on the step and on the row among those of all replicas. */
+ * RANDOM: the program draws random numbers, which depend on the step, and on the sample's number among those of all
+ * replicas. */
 #ifdef RANDOM
 #define RANDOM_FIELDS int step, first_row;
 #define RANDOM_PARAMETERS , int step, int first_row
@@ -80,7 +82,7 @@
 #define WORD_PARAMETER(n) , int w##n
 #define WORD_NAME(n) , (uint)w##n
 
-/* elements: of one sample; a row of channels follows the other. */
+/* elements: the elements of one sample, which are rows of `channels`. */
 typedef struct memory {
     int elements, channels;
     RANDOM_FIELDS
@@ -96,16 +98,18 @@ typedef struct memory {
     { elements, channels RANDOM_NAMES FOR_INPUTS(INPUT_NAME) FOR_OUTPUTS(OUTPUT_NAME) FOR_WORDS(WORD_NAME) }
 
 /* ---- where an element lies ----
- * A place is an element's number among those of all samples: VEC of them from `at` on, or, where single, one. */
+ * A place is an element's number among those of all samples. A function takes VEC places from `at` on, or, if `single`,
+ * only place `at`. */
 
-/* WIDE: a full batch has 2^32 elements or more. Division of 64 bits takes several times as long. */
+/* WIDE: a full batch has 2^32 elements or more. Otherwise places have 32 bits: division of 64 bits takes several times
+ * as long. */
 #ifdef WIDE
 typedef ulong place;
 #else
 typedef uint place;
 #endif
 
-/* Row `row` of a vector by channel, of storage S. ALIGNED: the channels are whole vectors. */
+/* Reads row `row` of an input by channel, of storage S. ALIGNED: the channels are whole vectors. */
 #ifdef ALIGNED
 #define CHANNELS_FROM(S, x, c, channels, lanes) lanes = READ_V_ALIGNED(S, (x) + (c));
 #else
@@ -128,7 +132,7 @@ DEFINE_BY_CHANNEL(by_channel, 0)
 DEFINE_BY_CHANNEL(by_channel_half, 1)
 DEFINE_BY_CHANNEL(by_channel_bfloat, 2)
 
-/* The same from a value that has a vector by channel for each sample. */
+/* The same for an input that has a number for each sample and channel. */
 ALWAYS_INLINE floatv by_sample(global const float *x, int elements, int channels, size_t at, bool single) {
     size_t sample = (place)at / (place)elements;
     int c = (int)((place)at % (place)channels);
@@ -152,8 +156,9 @@ ALWAYS_INLINE floatv by_sample(global const float *x, int elements, int channels
 #endif
 }
 
-/* The kinds of inputs: a float or a byte for each element; a float for each channel; one float; a float for each sample
- * and channel; a half, or a bfloat16, for each element; a half, or a bfloat16, for each channel. */
+/* The kinds of inputs, in order: a float for each element; a byte for each element; a float for each channel; one
+ * float; a float for each sample and channel; a half for each element; a bfloat16 for each element; a half for each
+ * channel; a bfloat16 for each channel. */
 #define FETCH_0(x, row) (single ? (floatv)((x)[at]) : LOADV_ALIGNED((x) + at))
 #define FETCH_1(x, row) (single ? (floatv)((float)(x)[at]) : TO_FLOATV(*(global const ucharv *)((x) + at)))
 #define FETCH_2(x, row) by_channel(x, row, m->channels, at, single)
@@ -170,26 +175,28 @@ ALWAYS_INLINE void fetch(const memory *m, size_t at, bool single, floatv in[INPU
 /* ---- random numbers ---- */
 
 #ifdef RANDOM
-/* An element's number in its sample, where rows of channels are slices of longer ones: among the elements of these. */
+/* An element's number in its sample. SLICED: rows of channels are slices of longer rows, and the number is that among
+ * the elements of these. */
 #ifdef SLICED
 #define IN_WHOLE(m, element) ((element) / (uint)(m)->channels * (m)->w2 + (element) % (uint)(m)->channels + (m)->w3)
 #else
 #define IN_WHOLE(m, element) (element)
 #endif
 
-/* The word of each element that decides whether it stays: of the Philox block whose counter tells the element (four to
- * a block), its sample among those of all replicas, the step and the layer (clq_dropout_words). */
+/* The random word of each element. It comes from a Philox block, which has the words of four elements. The block's
+ * counter consists of the element's number / 4, its sample's number among those of all replicas, the step and the layer
+ * (clq_dropout_words). */
 ALWAYS_INLINE uintv random_words(const memory *m, size_t at, bool single, uint key_low, uint key_high, uint layer) {
     uint row = (place)at / (place)m->elements, first = (uint)((place)at - (place)row * (place)m->elements);
     uint step = (uint)m->step, first_row = (uint)m->first_row, elements = (uint)m->elements;
-#if VEC == 4 && defined(BLOCKS) /* rows begin at multiples of four, and so vectors are blocks */
+#if VEC == 4 && defined(BLOCKS) /* rows begin at multiples of four, so a vector is a block */
     if (!single)
         return philox4x32((ulong)key_high << 32 | key_low, (ulong)(row + first_row) << 32 | IN_WHOLE(m, first) / 4,
                           (ulong)layer << 32 | step);
 #endif
     uintv element = first + (single ? (uintv)0 : CLQ_JOIN(as_uint, VEC)(VEC_INDEX)), sample = row + first_row;
-#ifdef LONG_SAMPLES               /* of a vector at least */
-    uint one = min(elements, 1u); /* not known to be: oclgrind 21.10 mistakes a choice between 0 and 1 */
+#ifdef LONG_SAMPLES               /* samples have at least VEC elements */
+    uint one = min(elements, 1u); /* not known to be 1: oclgrind 21.10 gets a choice between 0 and 1 wrong */
     intv beyond = element >= elements;
     sample = beyond ? sample + one : sample;
     element = beyond ? element - elements : element;
@@ -219,8 +226,9 @@ ALWAYS_INLINE floatv dropout(const memory *m, size_t at, bool single, floatv x, 
     return stays ? x * as_float(scale) : (floatv)0;
 }
 
-/* What a normal distribution exceeds with probability v, 0 < v <= 1/2: sqrt(2) times the inverse of erf at 1 - 2 v, by
- * the polynomials of Giles, "Approximating the erfinv function" (GPU Computing Gems, 2011). */
+/* A random number of the normal distribution. Its size is what the distribution exceeds with probability v, 0 < v <=
+ * 1/2: sqrt(2) times the inverse of erf at 1 - 2 v, by the polynomials of Giles, "Approximating the erfinv function"
+ * (GPU Computing Gems, 2011). The highest bit of the random word is the sign. */
 ALWAYS_INLINE floatv normal(const memory *m, size_t at, bool single, uint layer) {
     const uintv word = random_words(m, at, single, m->w0, m->w1, layer);
     const floatv v = (CLQ_JOIN(convert_float, VEC)(word & 0x7fffffffu) + 0.5f) * 0x1p-32f;
@@ -248,8 +256,8 @@ ALWAYS_INLINE floatv normal(const memory *m, size_t at, bool single, uint layer)
 #endif
 
 /* ---- mish ----
- * With u = exp(x), tanh(log(1 + u)) is u (u + 2) / (u (u + 2) + 2): upper / (upper + rest) below. Both are divided by
- * u^2 where x > 0, so that neither overflows: exp is taken of -|x|. */
+ * With u = exp(x), tanh(log(1 + u)) is u (u + 2) / (u (u + 2) + 2): upper / (upper + rest) below. If x > 0, both are
+ * divided by u^2, so that neither overflows: exp is taken of -|x|. */
 
 ALWAYS_INLINE floatv mish_tanh(floatv x, floatv *u, floatv *upper, floatv *rest) {
     *u = exp(-fabs(x));
@@ -263,7 +271,7 @@ ALWAYS_INLINE floatv mish(floatv x) {
     return x * mish_tanh(x, &u, &upper, &rest);
 }
 
-/* t + x (1 - t^2) sigmoid(x), where t is the tanh. */
+/* t + x (1 - t^2) sigmoid(x); t is the tanh. */
 ALWAYS_INLINE floatv mish_slope(floatv x) {
     floatv u, upper, rest, t = mish_tanh(x, &u, &upper, &rest), sum = upper + rest;
     floatv sigmoid = (x > 0.0f ? (floatv)1 : u) / (1.0f + u);
@@ -275,9 +283,9 @@ ALWAYS_INLINE floatv softplus(floatv x) { return fmax(x, (floatv)0) + log1p(exp(
 /* ---- erf ---- */
 
 #ifdef TILE
-/* erf(x) = x p(x^2) / q(x^2) with polynomials p and q that were fitted to the least relative error up to 3.92, from where
- * on erf rounds to 1. The result differs from erf by at most 3.4e-7 of it. A whole vector at a time: drivers of CPUs
- * compute erf number by number, which takes several times as long. */
+/* erf(x) = x p(x^2) / q(x^2). The polynomials p and q were fitted to the least relative error up to 3.92; from there
+ * on, erf rounds to 1. The result differs from erf by at most 3.4e-7 of it. A whole vector is computed at a time: CPU
+ * drivers compute erf number by number, which takes several times as long. */
 ALWAYS_INLINE floatv error_function(floatv x) {
     const floatv near = x > 3.92f ? (floatv)3.92f : x < -3.92f ? (floatv)-3.92f : x, t = near * near; /* NaNs stay */
     floatv p = fma(t, 2.05009282e-06f, 2.84879490e-04f), q = fma(t, 3.80916051e-05f, 1.16250853e-03f);
@@ -352,7 +360,8 @@ ALWAYS_INLINE floatv error_function(floatv x) {
 #define SUMS 0
 #endif
 
-/* The program for what was fetched: all of it before anything is stored, since outputs may lie over inputs. */
+/* Runs the program for the inputs that were fetched. All inputs are fetched before any output is stored, since outputs
+ * may lie over inputs. */
 ALWAYS_INLINE void run(const memory *m, size_t at, bool single, const floatv in[INPUTS + 1],
                        floatv terms[SUMS + 1]){FOR_INSTRUCTIONS(RUN) FOR_OUTPUTS(STORE) FOR_SUMS(GIVE)}
 
@@ -374,15 +383,15 @@ KERNEL void elementwise(PARAMETERS) {
 
 #else
 /* ---- sums over rows ----
- * The rows are taken `fold` at a time as one long row of fold * channels, so that long rows are whole vectors (tiles)
- * or wide enough for a work-group; what is left at the end are single floats. Each slice of the long rows leaves its
- * column sums and what they rounded off: shares (slices, SUMS, 2, fold * channels). fold_columns adds slices and
- * folds. */
+ * The rows are taken `fold` at a time as one long row of fold * channels. So long rows are whole vectors (TILE), or
+ * wide enough for a work-group. The elements that are left at the end are taken as single floats. Each slice of the
+ * long rows leaves its column sums and their rounding errors: shares (slices, SUMS, 2, fold * channels). fold_columns
+ * adds up slices and folds. */
 
 #define SUM_PARAMETER(k) , global float *sum##k
 #define SUM_NAME(k) sum##k,
 
-/* sum += term without loss: what is rounded off goes to low (Knuth's two-sum, which needs no order of size). */
+/* sum += term without loss: the rounding error is added to `low` (Knuth's two-sum, which needs no order of size). */
 static void add(float *sum, float *low, float term) {
     float next = *sum + term, back = next - *sum;
     *low += (*sum - (next - back)) + (term - back);
@@ -391,7 +400,7 @@ static void add(float *sum, float *low, float term) {
 
 #ifdef TILE
 
-/* What all slices have, from the first slice's share, to which the others were added. */
+/* Makes one sum from the first slice's share, to which the shares of all other slices were added. */
 static void fold_share(global const float *share, global float *out, int fold, int channels) {
     size_t width = (size_t)fold * channels;
     for (int c = 0; c < channels; c++) {
@@ -414,8 +423,8 @@ ALWAYS_INLINE void add_floatv(global floatv *sum, global floatv *low, floatv ter
     *sum = next;
 }
 
-/* Adds N neighbouring columns of vectors over some long rows, from vector `at` on; short plain sums, joined to the long
- * ones by add_floatv. */
+/* Sums N neighbouring columns of vectors over `rows` long rows, from vector `at` on. These short sums are plain, and
+ * add_floatv adds them to the long ones. */
 #define DEFINE_STRIP(name, N)                                                                                          \
     ALWAYS_INLINE void name(const memory *m, size_t at, int rows, size_t pitch, global floatv *sum) {                  \
         floatv columns[SUMS][N];                                                                                       \
@@ -436,8 +445,8 @@ DEFINE_STRIP(strip1, 1)
 DEFINE_STRIP(strip2, 2)
 DEFINE_STRIP(strip4, 4)
 
-/* Work-items (g, s): group g of the columns in slice s of the long rows. A block of rows stays in the first cache while
- * its strips are added. Where there is one work-item, it makes the sums; else fold_columns does. */
+/* Work-item (g, s) sums group g of the columns in slice s of the long rows. A block of rows stays in the first cache
+ * while its strips are added. If there is one work-item only, it makes the final sums; else fold_columns does. */
 KERNEL void elementwise_sums(PARAMETERS, global float *shares, int fold FOR_SUMS(SUM_PARAMETER), local float *shared) {
     const memory m = MEMORY;
     size_t slice = get_global_id(1), slices = get_global_size(1), width = (size_t)fold * channels, pitch = width / VEC;
@@ -486,10 +495,10 @@ KERNEL void fold_columns(global float *shares, int slices, int fold, int channel
 
 #else
 
-/* Work-groups of (COLUMNS, ROWS) items: one per slice (dimension 1) and COLUMNS columns. The sums are made by
- * fold_columns. TOGETHER places are fetched before anything is stored: outputs may lie over inputs, so a compiler
- * cannot move a load in front of a store, and an item that waits for each load alone leaves most of a GPU's bandwidth
- * unused. */
+/* Work-groups have (COLUMNS, ROWS) items. Each takes COLUMNS columns (dimension 0) of one slice (dimension 1).
+ * fold_columns makes the final sums. An item fetches TOGETHER places before it stores anything: outputs may lie over
+ * inputs, so a compiler cannot move a load before a store. An item that waits for each load alone leaves most of a
+ * GPU's bandwidth unused. */
 KERNEL void elementwise_sums(PARAMETERS, global float *shares, int fold FOR_SUMS(SUM_PARAMETER), local float *shared) {
     const memory m = MEMORY;
     size_t slice = get_group_id(1), slices = get_num_groups(1), width = (size_t)fold * channels;
@@ -538,9 +547,9 @@ KERNEL void elementwise_sums(PARAMETERS, global float *shares, int fold FOR_SUMS
     }
 }
 
-/* The sums (channels) from all slices' shares. A work-group makes `columns` channels (a power of two) with GROUP /
- * columns work-items, its rows, for each: a channel has slices * fold sums, of which row r adds those numbered r, r +
- * rows, and so on; the rows' sums are then added as a tree. */
+/* Makes the sums (channels) from the shares of all slices. A work-group makes `columns` channels, a power of two. Each
+ * channel has GROUP / columns work-items, its rows. A channel has slices * fold sums; row r adds sums r, r + rows, and
+ * so on. The sums of the rows are then added as a tree. */
 KERNEL void fold_columns(global const float *shares, int slices, int fold, int channels,
                          int columns FOR_SUMS(SUM_PARAMETER), local float *shared) {
     int item = (int)get_local_id(0), row = item / columns, rows = GROUP / columns, sums = slices * fold;
@@ -550,7 +559,7 @@ KERNEL void fold_columns(global const float *shares, int slices, int fold, int c
     global float *const out[] = {FOR_SUMS(SUM_NAME)};
     UNROLL for (int k = 0; k < SUMS; k++) {
         float sum = 0, low = 0;
-        if (k > 0) barrier(CLK_LOCAL_MEM_FENCE); /* the sum before is read to its end */
+        if (k > 0) barrier(CLK_LOCAL_MEM_FENCE); /* all items have read the previous sum */
         if (channel < channels) {
             _Pragma("unroll 4") for (int i = row; i < sums; i += rows) {
                 size_t at = (i / fold * SUMS + k) * 2 * width + i % fold * channels + channel;

@@ -1,4 +1,4 @@
-/* The sums of what slices of a sum left one behind the other: partials (slices, numbers). */
+/* Adds up the sums that slices left one after another: partials (slices, numbers). */
 
 KERNEL void fold(global const float *partials, global float *out, int slices, int numbers) {
     FOR_MY (i, numbers) {

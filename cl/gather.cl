@@ -1,6 +1,6 @@
-/* Rows of a table by number, and what comes back to them. x: numbers of rows, `tokens` of a sample; those beyond the
- * table are taken for its ends. table (rows, width). Y_STORAGE, DY_STORAGE: how samples' numbers are stored
- * (prelude.cl). */
+/* Looks up rows of a table by their numbers (an embedding), and the gradient of the table. x: numbers of rows, `tokens`
+ * for each sample; numbers beyond the table count as its nearest end. table (rows, width). X_STORAGE, Y_STORAGE,
+ * DY_STORAGE: how the numbers of samples are stored (prelude.cl). */
 typedef STORED(X_STORAGE) x_number;
 typedef STORED(Y_STORAGE) y_number;
 typedef STORED(DY_STORAGE) dy_number;
@@ -30,7 +30,8 @@ KERNEL void gather(global const x_number *x, global const float *table, global y
 #endif
 }
 
-/* Each row's sum, over the tokens in their order. A tile has a run of rows, and looks at all tokens. */
+/* The gradient of each row of the table is the sum over its tokens, in their order. With TILE, a slice has a range of
+ * rows, and looks at all tokens. */
 KERNEL void gather_gradient(global const x_number *x, global const dy_number *dy, global float *dtable, int count,
                             int tokens, int rows, int width, int slices) {
     const size_t all = (size_t)count * tokens;

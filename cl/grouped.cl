@@ -1,7 +1,7 @@
-/* Convolutions whose channels are in groups, depthwise ones among them: filter f reads the channels of group f / OUT
- * alone. x (in_h, in_w, in_c), w (KH, KW, IN, out_c), y (out_h, out_w, out_c); IN channels and OUT filters of each
- * group. A tile takes rows, else an item a number. X_STORAGE and so on: how numbers are stored; ACT: the activation
- * (prelude.cl). */
+/* Grouped convolutions, depthwise ones among them: filter f reads only the channels of group f / OUT. x (in_h, in_w,
+ * in_c), w (KH, KW, IN, out_c), y (out_h, out_w, out_c). Each group has IN channels and OUT filters. With TILE, a
+ * work-item makes whole rows, else it makes single numbers. X_STORAGE and so on: how numbers are stored; ACT: the
+ * activation (prelude.cl). */
 typedef STORED(X_STORAGE) x_number;
 typedef STORED(Y_STORAGE) y_number;
 typedef STORED(DZ_STORAGE) dz_number;
@@ -13,8 +13,7 @@ typedef STORED(DX_STORAGE) dx_number;
 
 #ifdef TILE
 
-/* The channels that `filters` filters from f on read with input `i` of their groups, at pixel p: as many lanes as there
- * are filters. */
+/* Lane l has the number at pixel p that filter f + l reads as input `i` of its group, for the first `filters` lanes. */
 ALWAYS_INLINE floatv channels_at(global const x_number *p, int f, int filters, int i) {
 #if IN == 1 && OUT == 1
     return READ_V_UNTIL(X_STORAGE, p + f, p + f + filters);
@@ -40,7 +39,8 @@ ALWAYS_INLINE floatv floats_until(global const float *p, int n) { return READ_V_
 
 #define PIXELS 4
 
-/* y's pixels ox to ox + pixels - 1 of row oy, filters from f on. whole: all taps of all of them are in the image. */
+/* Makes pixels ox to ox + pixels - 1 of row oy of y, for `filters` filters from f on. whole: there are PIXELS pixels,
+ * and all their taps lie inside the width of the image. */
 ALWAYS_INLINE void filter_pixels(global const x_number *image, global const float *w, global y_number *to, floatv start,
                                  int oy, int ox, int pixels, int f, int filters, bool whole, SIZES) {
     floatv sums[PIXELS];
@@ -71,7 +71,7 @@ KERNEL void grouped_forward(global const x_number *x, global const float *w, glo
         const int oy = (int)(row - sample * out_h);
         global const x_number *image = x + sample * in_h * in_w * in_c;
         global y_number *to = y + row * out_w * out_c;
-        /* Pixels from `first` to `end` have all taps in the image, as far as its width goes. */
+        /* All taps of pixels `first` to `end` - 1 lie inside the width of the image. */
         const int first = clamp((pad_w + stride_w - 1) / stride_w, 0, out_w);
         const int reach = in_w - 1 + pad_w - (KW - 1) * dilation_w;
         const int end = reach < 0 ? first : clamp(reach / stride_w + 1, first, out_w);
@@ -97,7 +97,7 @@ KERNEL void grouped_forward(global const x_number *x, global const float *w, glo
     }
 }
 
-/* The gradient of channels from c on, of pixel (iy, ix): what the taps that met it bring. */
+/* The gradient of `channels` channels from c on, at pixel (iy, ix): the sum over the taps that met the pixel. */
 ALWAYS_INLINE floatv gather(global const dz_number *image, global const float *w, int iy, int ix, int c, int channels,
                             SIZES) {
     floatv sum = 0;
@@ -147,7 +147,8 @@ KERNEL void grouped_input_gradient(global const dz_number *dz, global const floa
     }
 }
 
-/* What one row of dz adds to the partial sums of the taps, for filters from f on and input `i` of their groups. */
+/* Adds what one row of dz gives to the partial sums of the taps, for `filters` filters from f on and input `i` of their
+ * groups. */
 ALWAYS_INLINE void add_row(global const x_number *image, global const dz_number *row, global float *partial, int oy,
                            int f, int filters, int i, SIZES) {
     floatv sums[KH * KW];
@@ -173,7 +174,7 @@ ALWAYS_INLINE void add_row(global const x_number *image, global const dz_number 
     }
 }
 
-/* partials (slices, KH, KW, IN, out_c): each slice has a run of the rows of all samples. */
+/* partials (slices, KH, KW, IN, out_c): each slice has a range of the rows of all samples. */
 KERNEL void grouped_weight_gradient(global const x_number *x, global const dz_number *dz, global float *partials,
                                     int count, int slices, int in_h, int in_w, int in_c, int out_h, int out_w,
                                     int out_c, int stride_h, int stride_w, int dilation_h, int dilation_w, int pad_h,

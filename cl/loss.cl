@@ -1,5 +1,5 @@
 #include "loss_rules.cl"
-/* Softmax; losses with their gradients and metrics: the rules of metrics, and the kernels. */
+/* Softmax, and losses with their gradients and metrics. This file has the rules of metrics, and the kernels. */
 
 #ifndef LOSS
 /* ---- softmax ---- */
@@ -43,10 +43,11 @@ KERNEL void softmax_backward(global const float *y, global const float *dy, glob
 
 #else
 
-/* ---- metrics: a row's totals, of which the next metric's are behind ---- */
+/* ---- metrics ----
+ * A rule writes its totals of a row, and returns where the next metric's totals begin. */
 
-/* Values of the row as the model gives them, also where the activation at its end, -DSKIPPED, was left out for the
- * loss. */
+/* The row's values as the model gives them. -DSKIPPED: the activation at the end of the model, which was left out for
+ * the loss and is applied here. */
 #ifndef SKIPPED
 #define SKIPPED 0
 #endif
@@ -61,13 +62,14 @@ static inline lanes_t row_output(const row_args *row, int i) {
     return CLQ_JOIN(OUTPUT_, SKIPPED)(row, x);
 }
 
-/* As probabilities, also where the model gives logits: -DPROBABLE is the activation that makes them. */
+/* The row's values as probabilities, even if the model gives logits: -DPROBABLE is the activation that makes
+ * probabilities. */
 static inline lanes_t row_probability(const row_args *row, int i) {
     lanes_t x = row_load(row->x, i, row->classes, row->room, 0);
     return CLQ_JOIN(OUTPUT_, PROBABLE)(row, x);
 }
 
-/* The class that the target tells: the largest, the first of equals. */
+/* The true class: the one with the largest target, the first of equal ones. */
 static inline int row_wanted(local float *shared, const row_args *row) {
 #ifdef SPARSE
     return row->label;
@@ -83,7 +85,7 @@ static inline float *metric_categorical_accuracy(local float *shared, const row_
     return totals + 1;
 }
 
-/* Whether fewer than `number` values are larger than that of the class that the target tells. */
+/* Whether fewer than `number` values are larger than the value of the true class. */
 static inline float *metric_top_k(local float *shared, const row_args *row, float number, float *totals) {
     int wanted = row_wanted(shared, row);
     float value = wanted >= 0 && wanted < row->classes ? row->x[wanted] : NAN;
@@ -125,7 +127,7 @@ static inline float *metric_binary_accuracy(local float *shared, const row_args 
     return totals + 1;
 }
 
-/* Of the values that are told to be 1, how many are; */
+/* How many of the values that are predicted to be 1 are 1. */
 static inline float *metric_precision(local float *shared, const row_args *row, float number, float *totals) {
     SUM_OF_ROW(right, IS((x > number) & (t != 0.0f)))
     SUM_OF_ROW(told, IS(x > number))
@@ -134,7 +136,7 @@ static inline float *metric_precision(local float *shared, const row_args *row, 
     return totals + 2;
 }
 
-/* and of those that are 1, how many are told. */
+/* How many of the values that are 1 are predicted to be 1. */
 static inline float *metric_recall(local float *shared, const row_args *row, float number, float *totals) {
     SUM_OF_ROW(right, IS((x > number) & (t != 0.0f)))
     SUM_OF_ROW(present, IS(t != 0.0f))
@@ -143,7 +145,8 @@ static inline float *metric_recall(local float *shared, const row_args *row, flo
     return totals + 2;
 }
 
-/* Twice the right ones over the told and the present: the harmonic mean of precision and recall. */
+/* Twice the right ones over the sum of the predicted and the present ones: the harmonic mean of precision and
+ * recall. */
 static inline float *metric_f1(local float *shared, const row_args *row, float number, float *totals) {
     SUM_OF_ROW(right, IS((x > number) & (t != 0.0f)))
     SUM_OF_ROW(both, IS(x > number) + IS(t != 0.0f))
@@ -152,7 +155,8 @@ static inline float *metric_f1(local float *shared, const row_args *row, float n
     return totals + 2;
 }
 
-/* The mean over the row of a loss of values. Names are whole: fused programs change them by their text. */
+/* The mean of a loss over the row's values. Names are written in full: fused programs rename functions by their
+ * text. */
 #define DEFINE_METRIC(name, value)                                                                                     \
     static inline float *name(local float *shared, const row_args *row, float number, float *totals) {                 \
         lanes_t slope;                                                                                                 \
@@ -167,7 +171,7 @@ DEFINE_METRIC(metric_log_cosh, value_log_cosh)
 /* NaN stays NaN, which clamp does not promise. */
 #define AS_PROBABILITY(p) ((p) < LEAST ? (lanes_t)LEAST : (p) > 1.0f ? (lanes_t)1 : (p))
 
-/* As the losses of these names; of cosine_similarity 1 is best. */
+/* As the losses of these names, but cosine_similarity has the opposite sign: 1 is best. */
 static inline float *metric_kl_divergence(local float *shared, const row_args *row, float number, float *totals) {
     SUM_OF_ROW(all, AS_PROBABILITY(t) * log(AS_PROBABILITY(t) / AS_PROBABILITY(x)))
     totals[0] = all;
@@ -182,7 +186,7 @@ static inline float *metric_cosine_similarity(local float *shared, const row_arg
     return totals + 1;
 }
 
-/* Of logits where the loss is, and of the target as it was given, as the loss of this name. */
+/* As the loss of this name. It takes logits if the loss does, and the target as it was given, not smoothed. */
 static inline float *metric_crossentropy(local float *shared, const row_args *row, float number, float *totals) {
 #ifdef LOGITS
     lanes_t rest = 0, gap = 0, mass = 0;
@@ -203,11 +207,12 @@ static inline float *metric_crossentropy(local float *shared, const row_args *ro
     return totals + 1;
 }
 
-/* ---- metrics that count: they have bins in place of totals, of which the next metric's are behind ---- */
+/* ---- metrics that count ----
+ * They have bins instead of totals, and advance row->bins to the bins of the next metric. */
 
 #ifdef BINS
-/* The bin of a probability between `number` thresholds; behind those of the targets of 1 are those of 0
- * (src/ops/training/bins.c). NaN counts as 0. */
+/* Counts a probability in its bin between `number` thresholds. The bins of targets of 1 come first, then those of
+ * targets of 0 (src/ops/training/bins.c). NaN counts as 0. */
 static inline void count_by_threshold(const row_args *row, float probability, float t, float number) {
     int each = (int)number - 1, bin = (int)ceil(fmin(fmax(probability, 0.0f), 1.0f) * (number - 1.0f)) - 1;
     atomic_inc(row->bins + max(bin, 0) + (t != 0.0f ? 0 : each));
@@ -227,7 +232,8 @@ static inline float *metric_thresholds(local float *shared, row_args *row, float
     return totals;
 }
 
-/* By the true class and then the class of the largest value: 0 where none is largest (NaN). */
+/* Bins are ordered by the true class, then by the class of the largest value. If no value is largest (NaN), that class
+ * is 0. */
 static inline float *metric_confusion(local float *shared, row_args *row, float number, float *totals) {
     int classes = row->classes, wanted = row_wanted(shared, row), found = row->top < classes ? row->top : 0;
     if (FIRST_LANE && wanted >= 0 && wanted < classes) atomic_inc(row->bins + wanted * classes + found);
@@ -235,7 +241,7 @@ static inline float *metric_confusion(local float *shared, row_args *row, float 
     return totals;
 }
 
-/* Of each value by itself: a target above 0.5 is class 1, and so is a probability above `number`. */
+/* Each value counts by itself: a target above 0.5 is class 1, and so is a probability above `number`. */
 static inline float *metric_binary_confusion(local float *shared, row_args *row, float number, float *totals) {
     SUM_OF_ROW(is, IS(t > 0.5f))
     SUM_OF_ROW(told, IS(row_probability(row, i) > number))
@@ -273,7 +279,7 @@ static inline float *metric_binary_confusion(local float *shared, row_args *row,
 #define MEASURE(k) end = CLQ_JOIN(metric_, METRIC_##k)(shared, &row, METRIC_VALUE_##k, end);
 #endif
 
-/* What the row's largest value is; and with softmax left out, the sum of the exponentials. */
+/* Finds the row's largest value. If softmax was left out, also sums up the exponentials. */
 static inline void row_prepare(local float *shared, row_args *row) {
 #ifdef TOP
     row->top = row_top(shared, row->x, row->classes, row->room, &row->most);
@@ -285,16 +291,17 @@ static inline void row_prepare(local float *shared, row_args *row) {
 #endif
 }
 
-/* Numbers of a sample's target. */
+/* How many numbers the target of a sample has. */
 #ifdef SPARSE
 #define TARGETS(rows, classes) (size_t)(rows)
 #else
 #define TARGETS(rows, classes) ((size_t)(rows) * (classes))
 #endif
 
-/* The loss and the metrics' totals of the rows of each share (work-item or group), each row's times `share`, go to
- * out[(base + share's number) * stride + at], TOTALS of them. Metrics come first: the gradient may lie over x. */
-/* SCALED: the gradient is taken times initial * 2^scaling[0]. */
+/* Each share (a work-item or a work-group) sums up the loss and the metrics' totals of its rows, and multiplies them by
+ * `share`. The TOTALS sums of share number s go to out[(base + s) * stride + at]. Metrics come before the loss, since
+ * the gradient may lie over x. */
+/* SCALED: the gradient is multiplied by initial * 2^scaling[0]. */
 #ifdef SCALED
 #define SCALE_PARAMETERS global const int *scaling, float initial,
 #define LOSS_SCALE ldexp(initial, scaling[0])
@@ -303,7 +310,8 @@ static inline void row_prepare(local float *shared, row_args *row) {
 #define LOSS_SCALE 1.0f
 #endif
 
-/* MASKED: a row's loss, and metrics that are means, count as often as mask[step] says, 0 or 1. */
+/* MASKED: a row counts in the loss, and in metrics that are means, if mask[step] is 1, and does not if it is 0. The
+ * loss is also multiplied by steps[0] / counting[0]: the number of all steps over the number of those that count. */
 #ifdef MASKED
 #define MASK_PARAMETERS                                                                                                \
     global const float *mask, global const float *counting, global const float *steps, int rows_of_step,
@@ -333,7 +341,7 @@ KERNEL void loss_and_metrics(SCALE_PARAMETERS MASK_PARAMETERS BINS_PARAMETER glo
         row.room = (rows - r) * classes;
         row.scale = scale * gain * LOSS_SCALE;
 #ifdef WEIGHTED
-        /* A sample's weight lies behind its target. */
+        /* A sample's weight lies after its target. */
         size_t sample = r / rows_of_one;
         global const int *behind = targets + (sample + 1) * (TARGETS(rows_of_one, classes) + 1) - 1;
         float weight = as_float(*behind);
@@ -378,7 +386,7 @@ KERNEL void loss_and_metrics(SCALE_PARAMETERS MASK_PARAMETERS BINS_PARAMETER glo
     }
 }
 
-/* Counts of rows or values, at metrics[slot * stride + at] in the end. */
+/* Bins count rows or values. In the end, the counts go to metrics[slot * stride + at] and after it. */
 KERNEL void clear_bins(global int *bins, int count) {
     FOR_MY (i, count) bins[i] = 0;
 }
@@ -386,7 +394,7 @@ KERNEL void store_bins(global const int *bins, int count, global float *metrics,
     FOR_MY (i, count) metrics[slot * stride + at + i] = bins[i];
 }
 
-/* The totals at metrics[slot * stride + at] = the sums of the shares. One work-group. */
+/* metrics[slot * stride + at + k] = the sum of total k over the shares. One work-group. */
 KERNEL void sum_shares(global const float *shares, int count, global float *metrics, int slot, int stride, int at,
                        local float *shared) {
     UNROLL for (int k = 0; k < TOTALS; k++) {

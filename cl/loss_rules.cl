@@ -1,8 +1,8 @@
-/* Rows of values that several lanes share, and the rules of losses over them, for loss.cl.
+/* Rows of values that several lanes share, and the rules of losses over such rows, for loss.cl.
  *
- * One text for both families: a row is worked on by LANES lanes, which are those of a vector (TILE: few work-items,
- * each with a run of rows) or the items of a work-group (LOCAL: each group takes every so-many-th row). lanes_t is what
- * the vector of lanes, or one item, holds. FOR_LANES walks along a row; all_max, all_min
+ * One text serves both families of kernels. LANES lanes work on a row. With TILE, they are the lanes of a vector: there
+ * are few work-items, each with a range of rows. Otherwise, they are the items of a work-group, and n groups take every
+ * n-th row each. lanes_t is what the vector of lanes holds, or one item. FOR_LANES walks along a row. all_max, all_min
  * and all_sum combine the lanes. */
 
 #ifdef TILE
@@ -15,7 +15,7 @@ typedef intv ilanes_t;
 #define FIRST_LANE 1
 #define FOR_MY_ROW FOR_MY
 
-/* Classes i to i + LANES of a row, `fill` beyond its end. `room` floats may be read from the row's start on. */
+/* Classes i to i + LANES - 1 of a row, `fill` after its end. `room` floats may be read from the row's start on. */
 static lanes_t row_load(global const float *row, int i, int classes, size_t room, float fill) {
     lanes_t v = fill;
     if (room >= (size_t)i + LANES) {
@@ -55,8 +55,9 @@ typedef int ilanes_t;
 static lanes_t row_load(global const float *row, int i, int classes, size_t room, float fill) { return row[i + LANE]; }
 static void row_store(global float *row, int i, int classes, lanes_t v) { row[i + LANE] = v; }
 
-/* A tree over the group's items. The first barrier is for those who still read the previous result. (Local memory comes
- * as an argument: arrays in kernels can end up shared by the threads of PoCL 3.1's pthread device.) */
+/* Combines the values of the group's items as a tree. The first barrier is for items that still read the previous
+ * result. (Local memory comes as an argument: arrays in kernels can end up shared by the threads of PoCL 3.1's pthread
+ * device.) */
 #define DEFINE_ALL(name, type, pick)                                                                                   \
     static type name(local float *shared, type v) {                                                                    \
         local type *lanes = (local type *)shared;                                                                      \
@@ -77,21 +78,21 @@ DEFINE_ALL(all_min, int, min)
 
 #endif
 
-/* Compensated sums (Kahan): what an addition rounds off is kept in `low` and taken from the next term. */
+/* Compensated sums (Kahan): the rounding error of an addition is kept in `low`, and subtracted from the next term. */
 static void add_lanes(lanes_t *sum, lanes_t *low, lanes_t term) {
     lanes_t rest = term - *low, next = *sum + rest;
     *low = (next - *sum) - rest;
     *sum = next;
 }
 
-/* As above; an infinite sum stays infinite. */
+/* The same for one float; an infinite sum stays infinite. */
 static void add(float *sum, float *low, float term) {
     float rest = term - *low, next = *sum + rest;
     *low = isfinite(next) ? (next - *sum) - rest : 0.0f;
     *sum = next;
 }
 
-/* The largest class and its value; the first of equals. */
+/* The class with the largest value, the first of equal ones. *value: that value. */
 static int row_top(local float *shared, global const float *row, int classes, size_t room, float *value) {
     lanes_t best = -INFINITY;
     ilanes_t where = INT_MAX;
@@ -107,23 +108,23 @@ static int row_top(local float *shared, global const float *row, int classes, si
 
 #ifdef LOSS
 /* ---- losses and metrics ----
- * A program measures one loss, -DLOSS=name, and -DMETRICS=n metrics, -DMETRIC_0=name and so on; -DTOTALS is how many
- * floats they are. A rule is one function: loss_NAME of a whole row, or value_NAME of one value and its target
+ * A program measures one loss, -DLOSS=name, and -DMETRICS=n metrics, -DMETRIC_0=name and so on. -DTOTALS: how many
+ * floats they give. A rule is one function: loss_NAME of a whole row, or value_NAME of one value and its target
  * (-DOF_VALUES), and metric_NAME of a row. */
 
 /* One row: x, its target (an index, or one number for each x), and where the gradient goes. */
 typedef struct row_args {
     global const float *x;
-    global float *dx; /* used where GRADIENT is defined */
+    global float *dx; /* used if GRADIENT is defined */
     int classes;      /* values of the row */
     size_t room;
-    float scale; /* of the gradient */
+    float scale; /* factor of the gradient */
     float delta;
-    float gamma, balance_1, balance_0; /* of focal losses: the weights of a target of 1 and of one of 0 */
-    int top;                           /* with TOP: where the largest value is, */
-    float most, total;                 /* and the value; total: the sum of exp(x - most), where softmax was left out */
+    float gamma, balance_1, balance_0; /* focal losses: the exponent; the weights of a target of 1 and of 0 */
+    int top;                           /* with TOP: the class with the largest value */
+    float most, total;                 /* the largest value; the sum of exp(x - most), if softmax was left out */
 #ifdef BINS
-    volatile global int *bins; /* of the next metric that counts */
+    volatile global int *bins; /* the bins of the next metric that counts */
 #endif
 #ifdef SPARSE
     int label;
@@ -133,7 +134,7 @@ typedef struct row_args {
 #endif
 } row_args;
 
-/* The target at places i to i + LANES as it was given; 0 beyond the end. */
+/* The target at places i to i + LANES - 1, as it was given; 0 after the end. */
 static inline lanes_t row_given(const row_args *row, int i) {
 #ifdef SPARSE
     return i + LANE == row->label ? (lanes_t)1 : (lanes_t)0;
@@ -155,9 +156,9 @@ static inline lanes_t row_target(const row_args *row, int i) {
 
 /* ---- losses of whole rows: the loss, and with GRADIENT scale * its derivative ---- */
 
-/* With m = max(x) and rest = the sum of exp(x - m) over all classes but the largest,
- * log(sum(exp(x))) = m + log1p(rest): nothing cancels where the model is sure.
- * T = sum(t): loss = T log1p(rest) + sum(t (m - x)), dx = T p - t. */
+/* Let m = max(x), and rest = the sum of exp(x - m) over all classes but the largest.
+ * Then log(sum(exp(x))) = m + log1p(rest), in which nothing cancels if the model is sure.
+ * With T = sum(t) and p = softmax(x): loss = T log1p(rest) + sum(t (m - x)), dx = T p - t. */
 static inline float loss_crossentropy_of_logits(local float *shared, const row_args *row) {
     int classes = row->classes, top = row->top;
     float most = row->most, whole = 1;
@@ -176,7 +177,7 @@ static inline float loss_crossentropy_of_logits(local float *shared, const row_a
     FOR_LANES (i, classes) {
         lanes_t x = row_load(row->x, i, classes, row->room, -INFINITY), t = row_target(row, i);
         lanes_t others = exp(x - most) * (whole / (1.0f + rest)) - t;
-        /* The same with exp(x - m) = 1, without cancellation. */
+        /* The same for the largest class, with exp(x - m) = 1, without cancellation. */
         lanes_t largest = ((whole - t) - t * rest) / (1.0f + rest);
         row_store(row->dx, i, classes, row->scale * (i + LANE == top ? largest : others));
     }
@@ -184,16 +185,18 @@ static inline float loss_crossentropy_of_logits(local float *shared, const row_a
     return whole * log1p(rest) + distance;
 }
 
-/* From probabilities, as Keras on TensorFlow, with clip(p) within LEAST and MOST and without a slope where it cuts.
- * Distributions: q = x / sum(x), loss = -sum(t log clip(q)), dx = (D - [inside] t / q) / sum(x) with D = the sum of t
- * over the classes inside. Class numbers: p = clip(x), q = p / sum(p), loss = -log(q of the class),
- * dx = [inside] (1 - t / q) / sum(p). In a row whose sum is 0 a share is cut by its sign, and that of 0 is 0. */
+/* Cross-entropy of probabilities, as Keras computes it on TensorFlow. clip(p) limits p to LEAST … MOST, and has no
+ * slope outside; [inside] is 1 if it leaves its argument as it is, else 0.
+ * Distributions: q = x / sum(x), loss = -sum(t log clip(q)), dx = (D - [inside] t / q) / sum(x), D = the sum of t over
+ * the classes inside.
+ * Class numbers: p = clip(x), q = p / sum(p), loss = -log(q of the class), dx = [inside] (1 - t / q) / sum(p).
+ * If the sum of a row is 0, a share is clipped by its sign, and the share of 0 is 0. */
 #define LEAST 1e-7f
 #define MOST (1.0f - 1e-7f)
 /* NaN stays NaN, which clamp does not promise. */
 static inline lanes_t clipped(lanes_t p) { return p < LEAST ? (lanes_t)LEAST : p > MOST ? (lanes_t)MOST : p; }
 
-/* What is divided by the sum of it over the row. */
+/* What is summed over the row, and then divided by that sum. */
 static inline lanes_t row_part(const row_args *row, int i) {
     lanes_t x = row_load(row->x, i, row->classes, row->room, 0);
 #ifdef SPARSE
@@ -213,7 +216,7 @@ static inline float row_whole(local float *shared, const row_args *row) {
     return whole == 0.0f ? FLT_MIN : whole;
 }
 
-/* The class's part of the loss. */
+/* One class's part of the loss. */
 static inline lanes_t share_loss(lanes_t q, lanes_t t) {
 #ifndef SPARSE
     q = clipped(q);
@@ -249,11 +252,11 @@ static inline float loss_crossentropy(local float *shared, const row_args *row) 
     return result;
 }
 
-/* (1 - p)^gamma times the cross-entropy of probabilities that were normalised and clipped. The sum of a row's
- * exponentials is 1 + rest, as above. */
+/* (1 - p)^gamma times the cross-entropy, for probabilities that were normalised and clipped. For logits, the sum of a
+ * row's exponentials is 1 + total; total is `rest` above. */
 typedef struct focal {
-    lanes_t p, others, loss; /* p, 1 - p without cancellation, and the class's part of the loss */
-    lanes_t slope; /* p times the loss's derivative by p, with p a number of its own; 0 where it was clipped */
+    lanes_t p, others, loss; /* p; 1 - p without cancellation; the class's part of the loss */
+    lanes_t slope; /* p times the derivative of the loss by p, with p as an independent variable; 0 if p was clipped */
 } focal;
 static inline focal focal_at(const row_args *row, int i, bool of_logits, float total) {
     focal f;
@@ -278,7 +281,7 @@ static inline float loss_focal(local float *shared, const row_args *row, bool of
         add_lanes(&sum, &low, !of_logits ? x : i + LANE == row->top ? (lanes_t)0 : exp(x - row->most));
     }
     float total = all_sum(shared, sum - low);
-    if (!of_logits && total == 0.0f) total = FLT_MIN; /* as above */
+    if (!of_logits && total == 0.0f) total = FLT_MIN; /* as in row_whole */
     FOR_LANES (i, classes) {
         focal f = focal_at(row, i, of_logits, total);
         add_lanes(&loss, &loss_low, f.loss);
@@ -303,7 +306,7 @@ static inline float loss_categorical_focal(local float *shared, const row_args *
     return loss_focal(shared, row, false);
 }
 
-/* sum(t log(t / x)), both clipped to [1e-7, 1]. */
+/* sum(t log(t / x)), with t and x clipped to [1e-7, 1]. */
 static inline float loss_kl_divergence(local float *shared, const row_args *row) {
     int classes = row->classes;
     lanes_t sum = 0, low = 0;
@@ -319,7 +322,7 @@ static inline float loss_kl_divergence(local float *shared, const row_args *row)
     return all_sum(shared, sum - low);
 }
 
-/* -sum(t x) / (|t| |x|); a norm counts as 1e-7 at least. dx = (x (t x) / |x|^2 - t) / (|t| |x|). */
+/* -sum(t x) / (|t| |x|); a norm counts as at least 1e-7. dx = (x sum(t x) / |x|^2 - t) / (|t| |x|). */
 static inline float loss_cosine_similarity(local float *shared, const row_args *row) {
     int classes = row->classes;
     lanes_t product = 0, given = 0, found = 0;
@@ -341,7 +344,7 @@ static inline float loss_cosine_similarity(local float *shared, const row_args *
     return -dot / norms;
 }
 
-/* max(0, 1 + max((1 - t) x) - sum(t x)). Classes that are equally the largest share the gradient. */
+/* max(0, 1 + max((1 - t) x) - sum(t x)). If several classes are equally the largest, they share the gradient. */
 static inline float loss_categorical_hinge(local float *shared, const row_args *row) {
     int classes = row->classes;
     lanes_t sum = 0, low = 0, most = -INFINITY;
@@ -368,7 +371,8 @@ static inline float loss_categorical_hinge(local float *shared, const row_args *
     return short_of <= 0.0f ? 0.0f : short_of;
 }
 
-/* ---- losses that are means over values: of x and its target t, the loss and its derivative by x ---- */
+/* ---- losses that are means over values ----
+ * A rule returns the loss of x with target t, and sets *slope to the derivative of the loss by x. */
 
 static inline lanes_t value_mean_squared_error(lanes_t x, lanes_t t, const row_args *row, lanes_t *slope) {
     lanes_t error = x - t;
@@ -382,7 +386,7 @@ static inline lanes_t value_mean_absolute_error(lanes_t x, lanes_t t, const row_
     return fabs(error);
 }
 
-/* Huber, "Robust estimation of a location parameter", 1964: squared up to delta, and straight from there. */
+/* Huber, "Robust estimation of a location parameter", 1964: quadratic up to delta, and linear from there. */
 static inline lanes_t value_huber(lanes_t x, lanes_t t, const row_args *row, lanes_t *slope) {
     lanes_t error = x - t, size = fabs(error);
     float delta = row->delta;
@@ -403,7 +407,7 @@ static inline lanes_t value_squared_hinge(lanes_t x, lanes_t t, const row_args *
     return short_of * short_of;
 }
 
-/* log(cosh(x - t)). Near 0 nothing cancels with cosh(e) - 1 = m m / (2 (1 + m)), m = exp(e) - 1. */
+/* log(cosh(x - t)). Near 0, nothing cancels with cosh(e) - 1 = m m / (2 (1 + m)), m = exp(e) - 1. */
 static inline lanes_t value_log_cosh(lanes_t x, lanes_t t, const row_args *row, lanes_t *slope) {
     lanes_t error = x - t, size = fabs(error), m = expm1(size);
     *slope = tanh(error);
@@ -411,7 +415,8 @@ static inline lanes_t value_log_cosh(lanes_t x, lanes_t t, const row_args *row, 
     return size < 1.0f ? log1p(m * m / (2.0f * (1.0f + m))) : far;
 }
 
-/* Of a rate that has no logarithm, as none below 0 has, that of 1e-7 is taken. The slope is Keras's. */
+/* x - t log(rate). If the rate has no logarithm, because it is not above 0, that of 1e-7 is taken. The slope is
+ * Keras's. */
 static inline lanes_t value_poisson(lanes_t x, lanes_t t, const row_args *row, lanes_t *slope) {
     lanes_t rate = x + LEAST;
     *slope = 1.0f - t / (rate == 0.0f ? (lanes_t)LEAST : rate);
@@ -424,7 +429,7 @@ static inline lanes_t value_mean_absolute_percentage_error(lanes_t x, lanes_t t,
     return of * fabs(error);
 }
 
-/* Values below 1e-7 count as that, and have no slope. */
+/* Values below 1e-7 count as 1e-7, and have no slope. */
 static inline lanes_t value_mean_squared_logarithmic_error(lanes_t x, lanes_t t, const row_args *row, lanes_t *slope) {
     lanes_t least = x < LEAST ? (lanes_t)LEAST : x, error = log1p(least) - log1p(fmax(t, (lanes_t)LEAST));
     *slope = least == x ? 2.0f * error / (1.0f + x) : (lanes_t)0;
@@ -437,16 +442,16 @@ static inline lanes_t value_binary_crossentropy_of_logits(lanes_t x, lanes_t t, 
     return fmax(x, (lanes_t)0) - x * t + log1p(exp(-fabs(x)));
 }
 
-/* From probabilities, clipped as Keras does: no slope there. */
+/* From probabilities, clipped as in Keras. A clipped value has no slope. */
 static inline lanes_t value_binary_crossentropy(lanes_t x, lanes_t t, const row_args *row, lanes_t *slope) {
     lanes_t p = clipped(x);
     *slope = p == x ? (p - t) / (p * (1.0f - p)) : (lanes_t)0;
     return -(t * log(p) + (1.0f - t) * log(1.0f - p));
 }
 
-/* The cross-entropy times q^gamma, where q = t (1 - p) + (1 - t) p is how wrong the answer is, and times the weight of
- * the target. by_x: dp/dx; slope: of the cross-entropy. Where p is no probability q may be below 0: it has powers if
- * gamma is a whole number, and else counts as 0. */
+/* The cross-entropy times q^gamma, and times the weight of the target. q = t (1 - p) + (1 - t) p tells how wrong the
+ * answer is. by_x: dp/dx. *slope: that of the cross-entropy, which becomes that of the result. If p is no probability,
+ * q may be below 0. It has powers if gamma is a whole number; else it counts as FLT_MIN. */
 static inline lanes_t focus(lanes_t crossentropy, lanes_t q, lanes_t t, const row_args *row, lanes_t by_x,
                             lanes_t *slope) {
     lanes_t size = floor(row->gamma) == row->gamma ? fabs(q) : q;

@@ -1,12 +1,12 @@
-/* Batch normalisation, what is done once for each channel: from sums to moments, from moments to statistics. Passes
+/* Batch normalisation: what is done once for each channel, from sums to moments, and from moments to statistics. Passes
  * over samples are elementwise programs (src/ops/elementwise/normalise.c). Values are rows of `channels`. */
 
-/* Rows of moments: samples * positions, mean, sum of squares about it. */
+/* Rows of moments: samples * positions, the mean, the sum of squared differences from the mean. */
 #define COUNT 0
 #define MEAN 1
 #define SQUARES 2
 #define MOMENTS 3
-/* Rows of statistics: mean, 1 / deviation, gamma times that, 1 / count. */
+/* Rows of statistics: the mean, 1 / deviation, gamma / deviation, 1 / count. */
 #define CENTRE 0
 #define RATE 1
 #define SCALE 2
@@ -18,8 +18,8 @@
 #define GAMMA_OF(c) 1.0f
 #endif
 
-/* Row `rank` of moments (ranks, MOMENTS, channels); zeros in the others, so that the sum over ranks has them all. From
- * sums and square sums of differences to a pivot. */
+/* Makes row `rank` of moments (ranks, MOMENTS, channels) from the sums, and the sums of squares, of differences from a
+ * pivot. The other rows become zeros, so that the sum over the ranks has the rows of all ranks. */
 KERNEL void normalise_moments(global const STORED(X_STORAGE) * pivot, global const float *sums,
                               global const float *squares, global float *moments, int count, int positions,
                               int channels, int rank, int ranks) {
@@ -43,19 +43,19 @@ static void write_statistics(global float *statistics, int channels, size_t c, f
     statistics[SHARE * channels + c] = share;
 }
 
-/* a / b rounded correctly, where a device's own quotient may be 2.5 units off. One step of Newton's does it for any
- * float a and whole b below 2^19, and for nearly all others: their quotients are not close enough to the middle of two
+/* a / b rounded correctly. A device's own quotient may be 2.5 units off. One Newton step corrects it for any float a
+ * and whole b below 2^19, and for nearly all others: their quotients are not close enough to the middle of two
  * floats. */
 static float quotient(float a, float b) {
     float q = a / b, rest = fma(-q, b, a);
     return isnan(rest) ? q : fma(rest, 1.0f / b, q);
 }
 
-/* Devices may or may not take denormal floats for zero: here all do. NaN stays. */
+/* Some devices take denormal floats for zero. Here all of them do. NaN stays NaN. */
 static float settled(float x) { return fabs(x) < FLT_MIN ? 0.0f : x; }
 
-/* Joins the ranks' moments in their order (Chan, Golub, LeVeque 1983), and lets the moving statistics follow: to the
- * same bits on all devices, since compilers have nothing to contract. */
+/* Joins the moments of the ranks in their order (Chan, Golub, LeVeque 1983), and updates the moving statistics. These
+ * have the same bits on all devices, since compilers have nothing to contract. */
 KERNEL void normalise_statistics(global const float *moments, global const float *gamma, global float *moving_mean,
                                  global float *moving_variance, global float *statistics, int channels, int ranks,
                                  float epsilon, float momentum, float fresh) {
@@ -81,7 +81,7 @@ KERNEL void normalise_statistics(global const float *moments, global const float
     }
 }
 
-/* For inference. */
+/* Statistics for inference. */
 KERNEL void normalise_moving(global const float *moving_mean, global const float *moving_variance,
                              global const float *gamma, global float *statistics, int channels, float epsilon) {
     FOR_MY (c, channels)
@@ -89,7 +89,7 @@ KERNEL void normalise_moving(global const float *moving_mean, global const float
                          GAMMA_OF(c), 0);
 }
 
-/* What the gradients of mean and variance take from each row's: corrections (2, channels). */
+/* corrections (2, channels): what the gradients of mean and variance subtract from the gradient of each row. */
 KERNEL void normalise_corrections(global const float *statistics, global const float *dgamma, global const float *dbeta,
                                   global float *corrections, int channels) {
     FOR_MY (c, channels) {

@@ -1,7 +1,7 @@
 #include "sums.cl"
-/* Norms of the gradient's variables, and what gradients are taken times to clip them (src/ops/training/norms.c). An
- * arena is seen as blocks of 128 floats. table: for each of `entries` runs of blocks four numbers: the variable that it
- * is of, or -1 for a gap; its first block; the one behind its last; and whether its squares count. */
+/* Norms of the gradient's variables, and the factors that clip gradients (src/ops/training/norms.c). An arena is
+ * divided into blocks of 128 floats. table: four numbers for each of `entries` ranges of blocks: the range's variable,
+ * or -1 for a gap; its first block; the block after its last; and whether its squares count. */
 
 #define BLOCK 128
 
@@ -14,7 +14,7 @@ static entry entry_at(global const int *table, size_t e) {
     return found;
 }
 
-/* Compensated sums (Kahan): what an addition rounds off is kept in `low` and taken from the next term. */
+/* Compensated sums (Kahan): the rounding error of an addition is kept in `low`, and subtracted from the next term. */
 static void add(float *sum, float *low, float term) {
     float rest = term - *low, next = *sum + rest;
     *low = (next - *sum) - rest;
@@ -65,8 +65,8 @@ KERNEL void block_squares(global const float *x, int blocks, global float *squar
 
 #endif
 
-/* out[variable] = the sum of the squares of the blocks of each run that counts; 0 of the others. Of so many kinds of
- * squares, which stand side by side: squares[block][kind], out[variable][kind]. */
+/* out[variable][kind] = the sum of squares[block][kind] over the variable's blocks, or 0 if its squares do not count.
+ * There are `kinds` kinds of squares, side by side. */
 KERNEL void variable_squares(global const float *squares, global const int *table, int entries, int kinds,
                              global float *out, local float *shared) {
     FOR_MY_ENTRY(e, entries * kinds) {
@@ -80,15 +80,15 @@ KERNEL void variable_squares(global const float *squares, global const int *tabl
     }
 }
 
-/* As Keras: limit / norm where the norm is larger than the limit, else 1. NaN stays NaN. */
+/* As in Keras: limit / norm if the norm is larger than the limit, else 1. NaN stays NaN. */
 static float factor_of(float squares, float limit) {
     float norm = sqrt(squares);
     return norm <= limit ? 1.0f : limit / norm;
 }
 
-/* SCALED: `off` takes a loss scale off the gradient, or is 0 if no update is made. A factor that is NaN becomes 0, too:
- * squares are not finite only in a step without an update. (PoCL 6.0 with LLVM 18 ends the process if the source
- * compares `off` with 0.) */
+/* SCALED: `off` is the factor that takes a loss scale off the gradient, or 0 if no update is made. A factor that is not
+ * finite becomes 0, too: squares are not finite only in a step without an update. (PoCL 6.0 with LLVM 18 ends the
+ * process if the source compares `off` with 0.) */
 #ifdef SCALED
 #define OFF_PARAMETER , global const float *off
 static float taken_off(float factor, float off) { return isfinite(factor) ? factor * off : 0.0f; }
@@ -107,7 +107,7 @@ KERNEL void global_factor(global const float *squares OFF_PARAMETER, int variabl
     if (FIRST_LANE) factors[0] = TAKEN_OFF(factor_of(total, limit));
 }
 
-/* factors[block], by the norm of the block's variable; of gaps 1. */
+/* factors[block], by the norm of the block's variable. Gaps are not clipped. */
 KERNEL void block_factors(global const float *squares OFF_PARAMETER, global const int *table, int entries, float limit,
                           global float *factors, local float *shared) {
     FOR_MY_ENTRY(e, entries) {
@@ -117,13 +117,13 @@ KERNEL void block_factors(global const float *squares OFF_PARAMETER, global cons
     }
 }
 
-/* The state of a loss scale: its exponent, finite steps since it changed, steps that were skipped
+/* The state of a loss scale: its exponent, the number of finite steps since it changed, and of steps that were skipped
  * (clq_take_scale_off). Scales are 1 to 2^126, whose inverse is no denormal number. One work-group. */
 KERNEL void take_scale_off(global float *squares, int variables, float initial, int interval, global int *state,
                            global float *off, local float *shared) {
     float scale = ldexp(initial, state[0]), inverse = 1.0f / scale, sum = 0;
     FOR_LANES (v, 0, variables) sum += squares[v];
-    bool finite = isfinite(ALL_SUM(shared, sum)); /* all items have read the state then */
+    bool finite = isfinite(ALL_SUM(shared, sum)); /* after this, all items have read the state */
     if (finite)
         FOR_LANES (v, 0, variables) squares[v] = squares[v] * inverse * inverse;
     if (!FIRST_LANE) return;
@@ -135,8 +135,9 @@ KERNEL void take_scale_off(global float *squares, int variables, float initial, 
     state[2] += finite ? 0 : 1;
 }
 
-/* ratios[block] = norm(weights) / norm(direction) of the block's variable, from both squares; 1 where one of them is 0,
- * and of gaps; 0 where the first is below 0, of variables that are skipped (directions). NaN stays NaN. */
+/* ratios[block] = norm(weights) / norm(direction) of the block's variable, from both sums of squares. The ratio is 1 if
+ * one of them is 0, and for gaps. It is 0 if the first is below 0, which marks skipped variables (directions). NaN
+ * stays NaN. */
 KERNEL void block_ratios(global const float *squares, global const int *table, int entries, global float *ratios,
                          local float *shared) {
     FOR_MY_ENTRY(e, entries) {

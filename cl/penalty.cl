@@ -1,4 +1,5 @@
-/* Penalties on weights: l1 times the sum of their sizes plus l2 times that of their squares, once for each sample. */
+/* Penalties on weights: l1 times the sum of their absolute values plus l2 times the sum of their squares, once for each
+ * sample. */
 #ifdef SCALED
 #define SCALE_PARAMETERS global const int *scaling, float initial,
 #define SCALE_OF(scale) ((scale)*ldexp(initial, scaling[0]))
@@ -7,7 +8,7 @@
 #define SCALE_OF(scale) (scale)
 #endif
 
-/* Is added to what the loss has left at metrics[slot * stride]. One work-group; of TILE one item. */
+/* Adds the penalty to the loss at metrics[slot * stride]. One work-group; with TILE, one work-item. */
 KERNEL void penalty_loss(global const float *w, global float *metrics, int slot, int stride, int count, int n, float l1,
                          float l2, local float *shared) {
     float sum = 0, low = 0;
@@ -30,7 +31,7 @@ KERNEL void penalty_loss(global const float *w, global float *metrics, int slot,
     if (get_global_id(0) == 0) metrics[slot * stride] += (float)count * sum;
 }
 
-/* As the loss's gradient: the sum over the samples, each times `scale`. */
+/* Like the gradient of the loss, this is the sum over the samples, each times `scale`. */
 KERNEL void penalty_gradient(SCALE_PARAMETERS global const float *w, global float *dw, float scale, int count, int n,
                              float l1, float l2) {
     const float factor = (float)count * SCALE_OF(scale);

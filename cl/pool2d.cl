@@ -1,8 +1,8 @@
-/* Max and average pooling, NHWC. Windows are SIZE_H x SIZE_W at steps of STRIDE_H, STRIDE_W. Work goes by vectors of
- * WIDTH channels, where WIDTH divides the channels: all accesses are aligned and there are no remainders. INSIDE: no
- * window reaches beyond the input. BLOCKS: INSIDE, and the windows lie side by side (size = stride). What is stored has
- * gone through the activation ACT. Numbers are stored (prelude.cl) as X_STORAGE in the input, Y_STORAGE in the output,
- * DX_STORAGE and DY_STORAGE in their gradients. */
+/* Max and average pooling, NHWC. Windows are SIZE_H x SIZE_W, with strides STRIDE_H and STRIDE_W. Work is divided into
+ * packs (vectors) of WIDTH channels. WIDTH divides the channels, so all accesses are aligned and there are no
+ * remainders. INSIDE: no window reaches beyond the input. BLOCKS: INSIDE, and the windows lie side by side (size =
+ * stride). The output has gone through the activation ACT. Numbers are stored (prelude.cl) as X_STORAGE in the input,
+ * Y_STORAGE in the output, DX_STORAGE and DY_STORAGE in their gradients. */
 typedef STORED(X_STORAGE) x_number;
 typedef STORED(Y_STORAGE) y_number;
 typedef STORED(DX_STORAGE) dx_number;
@@ -30,7 +30,7 @@ typedef CLQ_JOIN(WINNER, WIDTH) winners_t;
 #define UNROLL_WINDOW
 #endif
 
-/* The shapes, in vectors where channels are meant. */
+/* The shapes. vectors: how many packs the channels are. */
 typedef struct shape {
     int in_h, in_w, out_h, out_w, pad_top, pad_left, vectors;
 } shape;
@@ -38,8 +38,9 @@ typedef struct shape {
 #define SHAPE                                                                                                          \
     { in_h, in_w, out_h, out_w, pad_top, pad_left, vectors }
 
-/* Tiles take narrow packs through exp and tanh when all are there, by whole vectors: a narrow one takes as long as a
- * wide one. (Not row by row: wide loads of what narrow stores have just written wait for them.) */
+/* With TILE, narrow packs go through exp and tanh after all of them are stored, by whole vectors: a narrow vector takes
+ * as long as a wide one. (This is not done row by row: wide loads of what narrow stores have just written wait for
+ * these stores.) */
 #if defined(TILE) && WIDTH < VEC && ACT > 1 && !Y_STORAGE /* 16 bits would be rounded twice */
 #define AFTERWARDS
 #define ACTIVATED(value) (value)
@@ -58,7 +59,7 @@ static void activate(global float *y, size_t n) {
 }
 #endif
 
-/* How many elements of one axis a window at `first` covers that are no padding. */
+/* How many elements a window at `first` covers along one axis, without padding. */
 static int covered(int first, int size, int length) { return min(first + size, length) - max(first, 0); }
 
 static void pool_element(global const x_number *x, global y_number *y, global winners_t *winner, const shape *s,
@@ -69,7 +70,7 @@ static void pool_element(global const x_number *x, global y_number *y, global wi
 #ifdef AVERAGE
     pack sum = 0;
 #else
-    /* nothing larger than -inf: the first element wins */
+    /* if nothing is larger than -inf, the first element wins */
     pack best = -INFINITY;
     ipack where = max(-top, 0) * SIZE_W + max(-left, 0);
 #endif
@@ -123,7 +124,7 @@ KERNEL void pool2d_forward(global const x_number *x, global y_number *y, global 
 #endif
 }
 
-/* The gradient of what a window had before the activation. */
+/* The gradient of a window's result before the activation. */
 static pack gradient_of(global const y_number *y, global const dy_number *dy, size_t out) {
 #if ACT != 0
     pack stored = PACK_OF(Y_STORAGE, y, out), behind = PACK_OF(DY_STORAGE, dy, out);
@@ -135,7 +136,8 @@ static pack gradient_of(global const y_number *y, global const dy_number *dy, si
 
 #ifdef BLOCKS
 
-/* Each window owns a block of the input, written once; the last windows also zero what lies behind them. */
+/* Each window owns a block of the input, which is written once. The last windows also write zeros after their
+ * blocks. */
 static void unpool_block(global const y_number *y, global const dy_number *dy, global const winners_t *winner,
                          global dx_number *dx, const shape *s, size_t n, int oh, int ow, int v) {
     size_t out = ((n * s->out_h + oh) * s->out_w + ow) * s->vectors + v;
@@ -185,14 +187,14 @@ KERNEL void pool2d_backward(global const y_number *y, global const dy_number *dy
 
 #else
 
-/* The windows along one axis that cover element `i` of it: from the first to before the end. */
+/* The windows along one axis that cover its element `i` are first_window to end_window - 1. */
 static int first_window(int i, int pad, int size, int stride) {
     int beyond = i + pad - size; /* a window that starts here or before does not reach i */
     return beyond < 0 ? 0 : beyond / stride + 1;
 }
 static int end_window(int i, int pad, int stride, int windows) { return min((i + pad) / stride + 1, windows); }
 
-/* What window (oh, ow) hands to its element number `place`. */
+/* The gradient that window (oh, ow) passes to its element number `place`. */
 static pack handed(global const y_number *y, global const dy_number *dy, global const winners_t *winner, const shape *s,
                    size_t n, int oh, int ow, int v, int place) {
     size_t out = ((n * s->out_h + oh) * s->out_w + ow) * s->vectors + v;

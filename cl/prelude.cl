@@ -1,8 +1,8 @@
-/* In front of every kernel file.
+/* This text stands before every kernel file.
  *
- * floatv: VEC floats, as wide as the device's registers (-DCLQ_VECTOR; 16, 8 or 4). intv goes with it.
- * Loads and stores take pointers to their first element. The _ALIGNED forms want it aligned to the vector: they are
- * one instruction where a driver's vloadn/vstoren may be several (PoCL 3.1: vstore16 is four). */
+ * floatv: VEC floats, as wide as the device's registers (-DCLQ_VECTOR; 16, 8 or 4). intv has as many ints.
+ * Loads and stores take pointers to their first element. The _ALIGNED forms need it aligned to the vector. They are one
+ * instruction, while a driver's vloadn and vstoren may be several (PoCL 3.1: vstore16 is four). */
 #ifndef CLQ_VECTOR
 #define CLQ_VECTOR 4
 #endif
@@ -26,7 +26,7 @@ typedef CLQ_JOIN(uchar, VEC) ucharv;
 #define AS_FLOATV(value) CLQ_JOIN(as_float, VEC)(value)
 #define AS_INTV(value) CLQ_JOIN(as_int, VEC)(value)
 
-/* A vector that begins at any float, where the driver's vloadn is slow. */
+/* A vector that begins at any float, for drivers whose vloadn is slow. */
 typedef floatv floatv_anywhere __attribute__((aligned(4)));
 
 /* 0, 1, 2, ... */
@@ -39,20 +39,21 @@ typedef floatv floatv_anywhere __attribute__((aligned(4)));
 #endif
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
-/* Before a loop over accumulators: unrolled, they stay in registers. */
+/* Stands before a loop over accumulators: when the loop is unrolled, they stay in registers. */
 #define UNROLL _Pragma("unroll")
 
-/* Numbers of global memory as a value stores them; what is computed with are floats. S is the value's storage
- * (clq_options_storage): 0 float, 1 half, 2 bfloat16. READ and WRITE take pointers to STORED(S): one number; V: a
- * vector from any number on; V_ALIGNED: a vector that begins at a multiple of its own length. Numbers are rounded to
- * the nearest, ties to even; NaN stays NaN. Halves are ushorts here, since half has no size without cl_khr_fp16. */
+/* Numbers in global memory, as a value stores them. Computations are in floats. S is the value's storage
+ * (clq_options_storage): 0 float, 1 half, 2 bfloat16. READ and WRITE take pointers to STORED(S), and access one number.
+ * READ_V and WRITE_V access a vector that begins at any number. READ_V_ALIGNED and WRITE_V_ALIGNED access a vector that
+ * begins at a multiple of its own length. Numbers are rounded to the nearest, ties to even; NaN stays NaN. Halves are
+ * ushorts here, since half has no size without cl_khr_fp16. */
 typedef CLQ_JOIN(ushort, VEC) ushortv;
 typedef ushortv ushortv_anywhere __attribute__((aligned(2)));
 #define STORED_0 float
 #define STORED_1 ushort
 #define STORED_2 ushort
 #define STORED(S) CLQ_JOIN(STORED_, S)
-/* Of a kernel's values, unless an option says otherwise. */
+/* The storages of a kernel's values, unless an option says otherwise. */
 #ifndef X_STORAGE
 #define X_STORAGE 0
 #endif
@@ -93,7 +94,7 @@ typedef ushortv ushortv_anywhere __attribute__((aligned(2)));
 #define OUT2_STORAGE 0
 #endif
 #define AS_HALVES(pointer) ((global half *)(pointer))
-/* By way of the item's own memory: PoCL from 5.0 on takes vload_half's and vstore_half's vectors as aligned. */
+/* These copy through private memory: from PoCL 5.0 on, vload_half and vstore_half take their vectors as aligned. */
 ALWAYS_INLINE floatv halves_from(global const ushort *p) {
     const ushortv bits = *(global const ushortv_anywhere *)p;
     return CLQ_JOIN(vloada_half, VEC)(0, (const half *)&bits);
@@ -147,7 +148,8 @@ ALWAYS_INLINE ushortv to_bfloatv(floatv value) {
 #define WRITE_V_ALIGNED_2(v, p) (*(global ushortv *)(p) = to_bfloatv(v))
 #define WRITE_V_ALIGNED(S, v, p) CLQ_JOIN(WRITE_V_ALIGNED_, S)(v, p)
 
-/* The same of N numbers, 1, 2, 4, 8 or 16, which begin at a multiple of N: PACK(N) is what they become. */
+/* The same for N numbers (1, 2, 4, 8 or 16) that begin at a multiple of N. PACK(N) is the type that they are read
+ * as. */
 #define CLQ_BEHIND_1
 #define CLQ_BEHIND_2 2
 #define CLQ_BEHIND_4 4
@@ -171,9 +173,9 @@ ALWAYS_INLINE ushortv to_bfloatv(floatv value) {
     (*(global OF_PACK(ushort, N) *)(p) = TO_BFLOAT(OF_PACK(as_uint, N)(v), OF_PACK(convert_ushort, N)))
 #define WRITE_PACK(S, N, v, p) CLQ_JOIN(WRITE_PACK_, S)(N, v, p)
 
-/* READ_V_UNTIL: the vector from p on, of which nothing at or behind `end` is read; zeros there. READ_RUN: n numbers
- * from p on as floats in memory of the item's own, which has room for whole vectors; nothing at or behind `end` is
- * read. So 16-bit numbers that are wanted one by one are converted by whole vectors. */
+/* READ_V_UNTIL: the vector from p on. Nothing at or after `end` is read; those lanes are 0. READ_RUN: n numbers from p
+ * on, which lie before `end`, as floats in private memory, which has room for whole vectors. Nothing at or after `end`
+ * is read. So 16-bit numbers that are needed one by one are converted by whole vectors. */
 #define CLQ_READ_UNTIL(name, S)                                                                                        \
     ALWAYS_INLINE floatv name(global const STORED(S) * p, global const STORED(S) * end) {                              \
         if (p + VEC <= end) return READ_V(S, p);                                                                       \
@@ -195,20 +197,21 @@ CLQ_READ_RUN(read_1_run, 1)
 CLQ_READ_RUN(read_2_run, 2)
 #define READ_RUN(S, to, p, n, end) CLQ_JOIN(CLQ_JOIN(read_, S), _run)(to, p, n, end)
 
-/* Of kernels whose groups have one item. Intel's compiler for CPUs vectorizes a kernel across work-items as well,
- * unless it is told not to, and that takes ten times as long as the kernel alone. */
+/* The attributes of kernels whose work-groups have one item. Unless told not to, Intel's compiler for CPUs also
+ * vectorizes a kernel across work-items. Then compiling takes ten times as long as for the kernel alone. */
 #ifdef cl_intel_vec_len_hint
 #define CLQ_GROUP_OF_ONE __attribute__((reqd_work_group_size(1, 1, 1), intel_vec_len_hint(1)))
 #else
 #define CLQ_GROUP_OF_ONE __attribute__((reqd_work_group_size(1, 1, 1)))
 #endif
-/* A kernel whose work-item is a whole register tile. Launched with local size 1. */
+/* A kernel whose work-item makes a whole register tile. It is launched with local size 1. */
 #ifndef CLQ_JOINED
 #define TILE_KERNEL kernel CLQ_GROUP_OF_ONE
 #else
-/* A function of another kernel, which tells it its item (src/device/program/source_text.c): not inlined, since
- * compilers take several times as long for one large function, and with vectors as wide as in kernels, which clang else
- * halves in functions that take none (it prefers 256 bits to 512). */
+/* CLQ_JOINED: kernels are functions that another kernel calls, which passes the ids of the work-item
+ * (src/device/program/source_text.c). They are not inlined, since compilers take several times as long for one large
+ * function. Their vectors are as wide as in kernels: otherwise clang halves the vectors of functions that take no
+ * vectors (it prefers 256 bits to 512). */
 #ifdef __has_attribute
 #if __has_attribute(min_vector_width)
 #define FULL_VECTORS __attribute__((min_vector_width(32 * VEC)))
@@ -225,10 +228,11 @@ CLQ_READ_RUN(read_2_run, 2)
 #define get_num_groups(d) clq_size##d
 #endif
 
-/* How work-items share pieces 0 .. n - 1. TILE: few items, each with a run of pieces; else many, and neighbours take
- * neighbouring pieces. Fewer pieces than items are spread over all items, since drivers give runs of items to a thread:
- * pieces of the first items alone would be one thread's. An item's run begins at MY_FIRST and ends in front of MY_END.
- * FOR_MY_FROM: first .. end - 1, always the second way: for what is left beside whole vectors. */
+/* How work-items share pieces 0 .. n - 1. With TILE, there are few work-items, and each has a range of consecutive
+ * pieces, from MY_FIRST to MY_END - 1. Otherwise there are many, and neighbours take neighbouring pieces. With TILE,
+ * fewer pieces than work-items are spread over all work-items: drivers give consecutive work-items to one thread, which
+ * would get all pieces if only the first work-items had them. FOR_MY_FROM: pieces first .. end - 1, always shared the
+ * second way, for numbers that are left beside whole vectors. */
 #ifdef TILE
 #define KERNEL TILE_KERNEL
 #define MY_FIRST(n) ((ulong)get_global_id(0) * (n) / get_global_size(0))
@@ -241,7 +245,7 @@ CLQ_READ_RUN(read_2_run, 2)
 #define FOR_MY_FROM(i, first, end)                                                                                     \
     for (size_t i = (size_t)(first) + get_global_id(0); i < (size_t)(end); i += get_global_size(0))
 
-/* Brings the memory at p near, which is read, or written, soon. PREFETCH: the compiler makes an instruction of it. The
+/* Prefetches the memory at p, which is soon read or written. PREFETCH: the compiler makes an instruction of it. The
  * cast is for compilers that keep address spaces apart. */
 #ifdef PREFETCH
 #define FETCH_TO_READ(p) __builtin_prefetch((const void *)(size_t)(p), 0, 3)
@@ -278,7 +282,7 @@ static inline float floatv_max(floatv v) {
     return fmax(y.x, y.y);
 }
 
-/* A square of vectors, transposed by perfect shuffles: each pass interleaves row i with row i + VEC / 2. */
+/* Transposes a square of vectors by perfect shuffles: each pass interleaves row i with row i + VEC / 2. */
 ALWAYS_INLINE void floatv_transpose(floatv square[VEC]) {
     UNROLL for (int pass = 1; pass < VEC; pass *= 2) {
         floatv shuffled[VEC];
@@ -293,8 +297,9 @@ ALWAYS_INLINE void floatv_transpose(floatv square[VEC]) {
     }
 }
 
-/* The activations by their clq_activation: 0 linear, 1 relu, 2 sigmoid, 3 tanh; and the gradient before each, from its
- * result y and the gradient behind it. T is floatv or float. NaN passes forward. */
+/* ACTIVATE_: the activations by their clq_activation: 0 linear, 1 relu, 2 sigmoid, 3 tanh. SLOPE_: the gradient before
+ * the activation, from its result y and the gradient dy after it. T is the type of the numbers, float or a vector. NaN
+ * passes forward. */
 #define ACTIVATE_0(T, x) (x)
 #define ACTIVATE_1(T, x) ((x) <= 0.0f ? (T)0 : (x))
 #define ACTIVATE_2(T, x) (1.0f / (1.0f + exp(-(x))))
@@ -304,16 +309,18 @@ ALWAYS_INLINE void floatv_transpose(floatv square[VEC]) {
 #define SLOPE_2(T, y, dy) ((dy) * (y) * (1.0f - (y)))
 #define SLOPE_3(T, y, dy) ((dy) * (1.0f - (y) * (y)))
 
-/* The one that the program is made for, -DACT. */
+/* -DACT: the activation that the program is made for. */
 #ifndef ACT
 #define ACT 0
 #endif
 #define ACTIVATE(T, x) CLQ_JOIN(ACTIVATE_, ACT)(T, x)
 #define SLOPE(T, y, dy) CLQ_JOIN(SLOPE_, ACT)(T, y, dy)
 
-/* The largest of n values behind the activation, and which it is: the first of equals; NaN wins and stays. The order of
- * equals is kept by relu or of no matter behind it, where the slope is zero; other activations may make equals. none: 0,
- * and not known to be: oclgrind 21.10 mistakes what compilers make of a choice between 0 and 1. */
+/* The largest of n values after the activation, and which one it is: the first of equal ones. NaN wins and stays. Relu
+ * is applied to the largest value only: it keeps the order of values, except where it makes them 0, and there the slope
+ * is zero, so that the order does not matter. Other activations may make different values equal, so they are applied to
+ * all values. none: 0, but not known to be: oclgrind 21.10 gets wrong what compilers make of a choice between 0 and
+ * 1. */
 ALWAYS_INLINE floatv best_of(const floatv *values, int n, int none, intv *which) {
     floatv best = values[0];
     intv where = none;
@@ -336,7 +343,7 @@ ALWAYS_INLINE floatv best_of(const floatv *values, int n, int none, intv *which)
     return best;
 }
 
-/* Philox4x32-10 (Salmon et al., SC 2011): the numbers of clq_philox4x32 on the host. */
+/* Philox4x32-10 (Salmon et al., SC 2011): the same numbers as clq_philox4x32 makes on the host. */
 static inline uint4 philox4x32(ulong key, ulong counter_low, ulong counter_high) {
     uint k0 = (uint)key, k1 = (uint)(key >> 32);
     uint4 c = (uint4)((uint)counter_low, (uint)(counter_low >> 32), (uint)counter_high, (uint)(counter_high >> 32));

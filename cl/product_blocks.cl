@@ -1,18 +1,18 @@
 #include "product_tiles.cl"
-/* Matrix products in blocks that fit a cache, either operand transposed. ADDS: sums are added to what C has, unless
- * `factor` is 0, and then C is times it. */
+/* Matrix products in blocks that fit a cache. Either operand may be transposed. ADDS: C = factor * (C + sums), or, if
+ * `factor` is 0, C = sums. */
 
-/* One work-item makes a block of block_rows x block_columns of C, in blocks of block_terms, which are at most KC. If
- * A_PACKED, it packs that much of A, MC rows of exactly KC terms, into memory of its own, which stays in its core's
- * cache. If PANELS, product_panels has made panels of NR vectors of B, over all terms, for all work-items; else each
- * packs them for itself. B lies as (columns, terms) if B_TRANSPOSED, and A as (terms, rows) if A_TRANSPOSED. Packing
- * pads, too: the loops that take the time ask nothing about edges. */
+/* One work-item makes a block of block_rows x block_columns of C. It takes block_terms terms at a time, at most KC.
+ * A_PACKED: it packs so much of A, MC rows of KC terms, into private memory, which stays in its core's cache. PANELS:
+ * product_panels has packed B into panels of NR vectors, over all terms, for all work-items; else each work-item packs
+ * them for itself. B_TRANSPOSED: B lies as (columns, terms). A_TRANSPOSED: A lies as (terms, rows). Packing also pads,
+ * so the inner loops do not test for edges. */
 #ifdef A_TRANSPOSED
 #define ROWS depth
 #define TERMS (count * rows_each)
 #define A_NEXT A_STRIDE
 #define A_TERM(i) a_[i]
-/* No power of two: such lines would share few places of the cache. */
+/* The stride is no power of two: lines at such a stride would share few sets of the cache. */
 #define A_STRIDE ((MC + VEC - 1) / VEC * VEC + VEC)
 #define A_VECTORS (KC * A_STRIDE / VEC)
 #else
@@ -32,8 +32,8 @@
 #define PANEL_SPACE private
 #endif
 
-/* A vector of columns of B, terms [first, first + part), every NR-th vector from `to` on; zeros behind the last
- * column. */
+/* Packs a vector of columns of B, terms [first, first + part), into every NR-th vector from `to` on. Columns after the
+ * last are 0. */
 ALWAYS_INLINE void pack_column(PANEL_SPACE floatv *to, global const b_number *b, int column, int columns, int first,
                                int part, int terms) {
 #ifdef B_TRANSPOSED
@@ -63,7 +63,7 @@ ALWAYS_INLINE void pack_column(PANEL_SPACE floatv *to, global const b_number *b,
 }
 
 #ifdef PANELS
-/* (blocks of KC terms, panels) */
+/* Global size: (blocks of KC terms, panels). */
 TILE_KERNEL void product_panels(global const b_number *b, global float *to, int count, int rows_each, int depth,
                                 int columns) {
     int terms = TERMS, first = (int)get_global_id(0) * KC, panel = (int)get_global_id(1);
@@ -74,8 +74,8 @@ TILE_KERNEL void product_panels(global const b_number *b, global float *to, int 
 #endif
 
 #ifdef A_PACKED
-/* Terms [first, first + part) of the rows from `row` on: one row behind the other, or, where A is transposed, one term
- * behind the other. Behind the last row comes what is of no use. */
+/* Packs terms [first, first + part) of the rows from `row` on: one row after another, or, if A is transposed, one term
+ * after another. What follows the last row is of no use. */
 ALWAYS_INLINE void pack_a(float *packed, global const a_number *a, int first, int part, int row, int rows, int terms) {
     global const a_number *end = a + (size_t)rows * terms;
 #ifdef A_TRANSPOSED
@@ -95,15 +95,16 @@ ALWAYS_INLINE void pack_a(float *packed, global const a_number *a, int first, in
 }
 #endif
 
-/* A tile of C comes while its terms are summed. */
+/* Prefetches a tile of C while its terms are summed. */
 #define PREFETCH_C(c)                                                                                                  \
     for (int l_ = 0; l_ < MR; l_++)                                                                                    \
         for (int v_ = 0; v_ < NR; v_++) FETCH_TO_WRITE((c) + (size_t)l_ * columns + v_ * VEC)
 
-/* Where a tile of C waits for more terms: in C itself, or in `sums`, floats, where C would round it to 16 bits. */
+/* While a tile of C waits for more terms, it lies in C itself. If C would round it to 16 bits, it lies in `sums` as
+ * floats. */
 STORE(store_sums, 0)
 
-/* Whether a tile of C was begun, by an earlier block of terms or before. */
+/* Whether a tile of C already has sums, from an earlier block of terms or from before this product. */
 #ifdef ADDS
 #define BEGUN (first > 0 || factor != 0)
 #else
@@ -118,7 +119,7 @@ ALWAYS_INLINE void add_begun(floatv acc[MR][NR], int until, int column, int colu
     }
 }
 
-/* Rows in front of `from` are left by the tile above. */
+/* Stores a tile that waits for more terms. Rows before `from` belong to the tile above, which stores them. */
 ALWAYS_INLINE void leave_begun(floatv acc[MR][NR], int from, int until, int column, int columns, global float *c) {
     UNROLL for (int i = 0; i < MR; i++) {
         if (i < from || i >= until) continue;
@@ -127,14 +128,14 @@ ALWAYS_INLINE void leave_begun(floatv acc[MR][NR], int from, int until, int colu
     }
 }
 
-/* Where sums are that later terms are added to: of a C of 16 bits in floats beside it. */
+/* The memory of sums that later terms are added to: C itself, or the floats beside it if C has 16 bits. */
 #if C_STORAGE
 #define BEGUN_SUMS sums
 #else
 #define BEGUN_SUMS c
 #endif
 
-/* (blocks of block_rows, blocks of block_columns) */
+/* Global size: (blocks of block_rows, blocks of block_columns). */
 TILE_KERNEL void product_blocks(global const a_number *a,
 #ifdef PANELS
                                 global const float *b,
@@ -179,7 +180,7 @@ TILE_KERNEL void product_blocks(global const a_number *a,
 #endif
 #else
                 int start = max(min(i, rows - MR), 0);
-                global const float *a_ = a + (size_t)start * depth + first; /* no 16 bits: those are packed */
+                global const float *a_ = a + (size_t)start * depth + first; /* not 16 bits: those are packed */
 #endif
                 PANEL_SPACE const floatv *b_ = panel;
                 floatv acc[MR][NR];

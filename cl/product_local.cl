@@ -2,10 +2,11 @@
 
 /* Products for devices with work-groups and local memory.
  *
- * A work-group takes BK of the sum at a time, through two buffers in local memory: while one is multiplied, the next
- * numbers are on their way from global memory into registers, and one barrier a step is enough. Matrix units multiply
- * (product_units.cl), or else items by themselves: an item's share is in squares of 4 x 4, GM and GN of them apart, so
- * that neighbours read and write neighbouring float4s. REQUIRE: the compiler is told how large a sub-group is. */
+ * A work-group takes BK terms of the sum at a time, through two buffers in local memory. While one buffer is
+ * multiplied, the next numbers are loaded from global memory into registers. So one barrier for each step is enough.
+ * Matrix units multiply (product_units.cl), or the items multiply by themselves. An item's share is then in squares of
+ * 4 x 4, which are GM squares apart downwards and GN across: so neighbouring items read and write neighbouring float4s.
+ * REQUIRE: the compiler is told the size of a sub-group. */
 #ifdef REQUIRE
 #define GROUP __attribute__((reqd_work_group_size(GN, GM, 1), intel_reqd_sub_group_size(GN)))
 #else
@@ -15,12 +16,12 @@
 #if !defined(UNIT_MMA) && !defined(UNIT_DPAS)
 typedef float4 accumulators[TM][TN / 4];
 
-/* acc += the product of what lies in local memory. */
+/* acc += the product of the parts of A and B in local memory. */
 #if WORD_TERMS == 2
 #ifdef UNIT_NATIVE
 #pragma OPENCL EXTENSION cl_khr_fp16 : enable
 #endif
-/* sum + the two products of a word each. */
+/* sum + the products of both terms of a word. */
 ALWAYS_INLINE float dot(uint a, uint b, float sum) {
 #ifdef UNIT_NATIVE
     return __builtin_amdgcn_fdot2(as_half2(a), as_half2(b), sum, false);
@@ -54,8 +55,8 @@ ALWAYS_INLINE void multiply(const local word *a_part, const local word *b_part, 
     }
 }
 
-/* The item's squares of C (rows, COLUMNS): what is there already, unless `first`, and acc; bias and activation once
- * all is there. acc is zero afterwards. */
+/* Stores the item's squares of C (rows, COLUMNS): acc, plus what C already has unless `first`. If `last`, the sum is
+ * complete, and gets bias and activation. acc is zero afterwards. */
 ALWAYS_INLINE void settle(global C_NUMBER *c, global const float *bias, int m0, int rows, int n0, bool first, bool last,
                           accumulators acc) {
     int m = m0 + (int)get_local_id(1) * 4, n = n0 + (int)get_local_id(0) * 4;
@@ -82,8 +83,8 @@ ALWAYS_INLINE void settle(global C_NUMBER *c, global const float *bias, int m0, 
 }
 #endif
 
-/* The block at (m0, n0) of C, summed over k in [k0, k1). Where it is long (BLOCKED terms and more), C takes what
- * there is from time to time, so that rounding does not grow with length: registers have no room for a second sum. */
+/* Makes the block at (m0, n0) of C, summed over k in [k0, k1). If the sum is long, it is added to C every BLOCKED
+ * terms, so that rounding does not grow with its length: registers have no room for a second sum. */
 ALWAYS_INLINE void block(global const A_NUMBER *a, global const B_NUMBER *b, global const float *bias,
                          global C_NUMBER *c, int m0, int rows, int m_last, int n0, int k0, int k1, local word *a_part,
                          local word *b_part) {
@@ -122,7 +123,7 @@ ALWAYS_INLINE void block(global const A_NUMBER *a, global const B_NUMBER *b, glo
     local word a_part[2 * A_WORDS] __attribute__((aligned(16)));                                                       \
     local word b_part[2 * B_WORDS] __attribute__((aligned(16)))
 
-/* (columns, rows) in blocks, slices. Slice s sums its share of the depth. */
+/* Work-groups: (blocks of columns, blocks of rows, slices). Slice s sums its share of the depth. */
 #ifndef OUTER
 kernel GROUP void product_rows(global const A_NUMBER *restrict a, global const B_NUMBER *restrict b,
                                global const float *restrict bias, global C_NUMBER *restrict c, int count) {
@@ -134,7 +135,7 @@ kernel GROUP void product_rows(global const A_NUMBER *restrict a, global const B
 }
 
 #else
-/* (columns, rows) in blocks, slices. Slice s sums its share of the pixels. */
+/* Work-groups: (blocks of columns, blocks of rows, slices). Slice s sums its share of the pixels. */
 kernel GROUP void product_outer(global const A_NUMBER *restrict a, global const B_NUMBER *restrict b,
                                 global C_NUMBER *restrict c, int count) {
     LOCAL_PARTS;

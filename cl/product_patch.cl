@@ -2,21 +2,22 @@
  *
  *   C (m, n) = sum over k of A (m, k) B (k, n)
  *
- * product_rows:  A is the patches of images (IN_H, IN_W, IN_C) as in product_tile.cl, read where they lie: m is an
- *                output pixel of an example, k is (tap, tap, channel). B (DEPTH, COLUMNS), or B_TRANSPOSED (taps,
- *                COLUMNS, IN_C)
+ * product_rows:  A is the patches of images (IN_H, IN_W, IN_C) as in product_tile.cl, read in place: m is an output
+ *                pixel of an example, k is (tap, tap, channel). B (DEPTH, COLUMNS), or B_TRANSPOSED (taps, COLUMNS,
+ *                IN_C)
  * product_outer: OUTER. C (DEPTH, COLUMNS) = patches^T dz: k is the pixel
- * A matrix is an image of one pixel with one tap (MATRIX). PADDED: some tap lies outside, or between pixels.
+ * MATRIX: a matrix is an image of one pixel with one tap. PADDED: some tap lies outside of the image, or between
+ * pixels.
  *
- * A_STORAGE, B_STORAGE, C_STORAGE: what its numbers are in memory (prelude.cl); what is computed are floats. A
- * work-group of GM x GN items makes a block of BM x BN of C, an item TM x TN of them. The sum is cut into SLICES where
- * blocks are too few for the device; with several, C is (slices, m, n) in floats, to be added up by product_join (rows)
- * or product_reduce (outer). */
+ * A_STORAGE, B_STORAGE, C_STORAGE: how the numbers of A, B and C are stored (prelude.cl). Computations are in floats. A
+ * work-group of GM x GN items makes a block of BM x BN of C, an item makes TM x TN of them. If there are too few blocks
+ * for the device, the sum is cut into SLICES. With several slices, C is (slices, m, n) in floats, and product_join
+ * (rows) or product_reduce (outer) adds them up. */
 #define TM (BM / GM)
 #define TN (BN / GN)
 #define PIXELS (OUT_H * OUT_W)
 
-#if SLICES == 1 /* what blocks of C are stored as */
+#if SLICES == 1 /* how blocks of C are stored */
 #define BLOCK_STORAGE C_STORAGE
 #else
 #define BLOCK_STORAGE 0
@@ -25,8 +26,8 @@
 #define B_NUMBER STORED(B_STORAGE)
 #define C_NUMBER STORED(BLOCK_STORAGE)
 
-/* Numbers of global memory taken at a time, all of them inside or all outside: as many as divide the row they lie in.
- */
+/* How many numbers are loaded from global memory at a time: as many as divide the row that they lie in, so that all of
+ * them are inside or all are outside. */
 #define WIDTH(numbers) ((numbers) % 4 == 0 ? 4 : (numbers) % 2 == 0 ? 2 : 1)
 #define A_WIDTH WIDTH(IN_C)
 #define C_WIDTH WIDTH(COLUMNS)
@@ -46,7 +47,7 @@ FETCH(fetch, 0)
 FETCH(fetch_a, A_STORAGE)
 FETCH(fetch_b, B_STORAGE)
 
-/* `width` numbers from place k of the patch of pixel number `pixel` (of all examples). */
+/* `width` numbers from place k of the patch of pixel number `pixel`, counted over all examples. */
 ALWAYS_INLINE float4 patch(global const A_NUMBER *a, int pixel, int k, int width) {
 #ifdef MATRIX
     return fetch_a(a + (size_t)pixel * IN_C + k, width);
@@ -68,7 +69,8 @@ ALWAYS_INLINE float4 patch(global const A_NUMBER *a, int pixel, int k, int width
 #endif
 }
 
-/* A_LAST, B_LAST: the last place in depth that can be read. K_ENDS: whether a block's last step may reach beyond it. */
+/* A_LAST, B_LAST: the last place in depth that can be read. K_ENDS: whether the last step of a block may reach beyond
+ * it. */
 #ifdef OUTER
 #define A_AT(m, k, width) patch(a, k, m, width)
 #define A_LAST(k1, width) max((k1)-1, 0)
@@ -90,7 +92,7 @@ ALWAYS_INLINE float4 patch(global const A_NUMBER *a, int pixel, int k, int width
 #endif
 #endif
 
-/* Neighbours of C at p, of which `there` exist; there may be more than are asked for. */
+/* Loads and stores four neighbours of C at p, of which `there` exist. `there` may be larger than four. */
 typedef float4 float4_of_c __attribute__((aligned(4 * C_WIDTH)));
 ALWAYS_INLINE float4 load_floats(global const float *p, int there) {
     if (C_WIDTH == 4 || there >= 4) return *(global const float4_of_c *)p;
@@ -127,9 +129,9 @@ ALWAYS_INLINE void store_c(global C_NUMBER *p, int there, float4 v) {
 #define store_c store_floats
 #endif
 
-/* y (rows, COLUMNS) = act(the slices' sum + bias). A work-group makes `across` times C_WIDTH neighbours (a power of
- * two) with as many work-items, its rows, for each as it has: row r adds the slices numbered r, r + rows, and so on;
- * the rows' sums are then added as a tree. */
+/* y (rows, COLUMNS) = act(the sum of the slices + bias). A work-group makes `across` times C_WIDTH neighbours; `across`
+ * is a power of two. Each C_WIDTH neighbours have items / across work-items, their rows. Row r adds slices r, r + rows,
+ * and so on. The sums of the rows are then added as a tree. */
 #if !defined(OUTER) && SLICES > 1
 ALWAYS_INLINE void store_y(global STORED(C_STORAGE) * y, float4 v) {
 #if C_WIDTH == 4

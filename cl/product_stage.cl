@@ -1,8 +1,8 @@
 #include "product_patch.cl"
 
-/* Blocks of A and B on their way to local memory: from global memory into registers while others are multiplied, then
- * into local memory as words, (depth, rows or columns). A word is a float or, with F16 or BF16, two neighbours in depth
- * in 16 bits each, the first in the lower ones; behind the last term of a sum there are zeros. */
+/* Moves blocks of A and B to local memory: from global memory into registers while other blocks are multiplied, then
+ * into local memory as words, (depth, rows or columns). A word is a float. With F16 or BF16, it is two neighbours in
+ * depth of 16 bits each, the first in the lower bits. After the last term of a sum there are zeros. */
 #define ITEMS (GM * GN)
 #if defined(F16) || defined(BF16)
 #define WORD_TERMS 2
@@ -16,13 +16,13 @@ typedef float2 word2;
 typedef float4 word4;
 #endif
 #define BK_WORDS (BK / WORD_TERMS)
-/* What one of the two buffers holds. PAD words behind every BM or BN: neighbours in depth are stored by neighbouring
- * items, a row apart, and units read four rows at a time. */
+/* The words of one of the two buffers. PAD words follow every BM or BN, for the banks of local memory: neighbouring
+ * items store neighbours in depth, which lie a row apart, and matrix units read four rows at a time. */
 #define A_WORDS (BK_WORDS * (BM + PAD))
 #define B_WORDS (BK_WORDS * (BN + PAD))
 
-/* Arrays stay in registers where loops over them are unrolled. CPUs have no use for that, and PoCL takes ten seconds.
- */
+/* Arrays stay in registers if loops over them are unrolled. CPUs have no use for that, and PoCL takes ten seconds to
+ * compile it. */
 #ifdef ROLLED
 #define UNROLL_LOADS _Pragma("nounroll")
 #define UNROLL_STEPS _Pragma("nounroll")
@@ -31,17 +31,18 @@ typedef float4 word4;
 #define UNROLL_STEPS _Pragma("unroll 2")
 #endif
 
-/* A part is what an item loads at a time: by depth, `DEEP` neighbouring terms of a row, one or two loads; by side,
- * `WIDE` neighbours of as many rows of terms as a word has. Neighbouring parts are neighbours in memory. */
+/* A part is what an item loads at a time. By depth, a part is DEEP(width) neighbouring terms of a row, in one or two
+ * loads. By side, it is `width` neighbours in each of as many rows of terms as a word has. Neighbouring parts are
+ * neighbours in memory. */
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 #define DEEP(width) MAX(width, WORD_TERMS)
 #define BY_DEPTH(i, SIDE, width, side, depth)                                                                          \
     int side = (i) / (BK / DEEP(width)), depth = (i) % (BK / DEEP(width)) * DEEP(width)
 #define BY_SIDE(i, SIDE, width, side, depth)                                                                           \
     int side = (i) % ((SIDE) / (width)) * (width), depth = (i) / ((SIDE) / (width)) * WORD_TERMS
-#define DEPTH_LOADS(width) (DEEP(width) / (width)) /* of a part */
+#define DEPTH_LOADS(width) (DEEP(width) / (width)) /* loads of a part */
 #define SIDE_LOADS(width) WORD_TERMS
-#define DEPTH_STEP(width) (width) /* in depth, from one to the next */
+#define DEPTH_STEP(width) (width) /* in depth, from one load to the next */
 #define SIDE_STEP(width) 1
 
 #ifdef OUTER
@@ -69,12 +70,12 @@ typedef float4 word4;
 /* Whether the item has an l-th part. */
 #define THERE(l, PARTS) (PARTS % ITEMS == 0 || (l)*ITEMS + item < PARTS)
 
-/* Numbers of one step on their way. */
+/* The numbers of one step, in registers. */
 typedef float4 a_numbers[A_LOADS][A_BY(LOADS)];
 typedef float4 b_numbers[B_LOADS][B_BY(LOADS)];
 
-/* No load hangs on a condition: rows and columns behind the last are the last again, and what becomes of them is not
- * stored; so are terms behind the last, and count as zeros. */
+/* Loads the numbers of one step. No load depends on a condition. Rows and columns after the last repeat the last one,
+ * and their results are not stored. Terms after the last also repeat the last one, and count as zeros. */
 ALWAYS_INLINE void take(global const A_NUMBER *a, global const B_NUMBER *b, int item, int m0, int m_last, int n0, int k,
                         int k1, a_numbers a_way, b_numbers b_way) {
     UNROLL_LOADS for (int l = 0; l < A_LOADS; l++) {
@@ -103,7 +104,7 @@ ALWAYS_INLINE uint number16(float v) {
     return bits;
 }
 #else
-/* To the nearest, of equally near ones to the even one; NaN stays what it is. */
+/* Rounds to the nearest, ties to even; NaN stays NaN. */
 ALWAYS_INLINE uint number16(float v) {
     uint bits = as_uint(v);
     return (v != v ? bits | 0x400000u : bits + 0x7fffu + (bits >> 16 & 1)) >> 16;
@@ -112,7 +113,7 @@ ALWAYS_INLINE uint number16(float v) {
 ALWAYS_INLINE uint pair(float first, float second) { return number16(first) | number16(second) << 16; }
 #endif
 
-/* A part by depth into local memory: its words `stride` apart. */
+/* Puts a part by depth into local memory: its words lie `stride` apart. */
 ALWAYS_INLINE void put_by_depth(local word *p, int width, int stride, const float4 *v) {
 #if WORD_TERMS == 2
     if (width == 1) {
@@ -129,7 +130,7 @@ ALWAYS_INLINE void put_by_depth(local word *p, int width, int stride, const floa
 #endif
 }
 
-/* A part by side: its words side by side. */
+/* Puts a part by side into local memory: its words lie side by side. */
 ALWAYS_INLINE void put_by_side(local word *p, int width, const float4 *v) {
 #if WORD_TERMS == 2
     word4 words = (word4)(pair(v[0].x, v[1].x), pair(v[0].y, v[1].y), pair(v[0].z, v[1].z), pair(v[0].w, v[1].w));

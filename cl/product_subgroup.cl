@@ -1,11 +1,12 @@
 #include "product_patch.cl"
 
-/* Products for devices with sub-groups: what the items of a sub-group share is handed round among their registers, and
- * nothing goes through local memory, so that no barrier is needed either.
+/* Products for devices with sub-groups. The items of a sub-group share numbers through their registers. Nothing goes
+ * through local memory, so no barrier is needed either.
  *
- * A sub-group of GN items makes TM rows of C by GN * TN columns, an item those that are GN apart from its own place on;
- * GM of them, one below the other, are a work-group. Numbers of B come to each item from memory, those of A to one item
- * each, which broadcasts them. REQUIRE: the compiler is told how large a sub-group is. */
+ * A sub-group of GN items makes TM rows of C by GN * TN columns. An item makes those columns that are GN apart, from
+ * its own place on. A work-group is GM sub-groups, one below the other. Each item loads its numbers of B from memory.
+ * Numbers of A are loaded by one item each, which broadcasts them. REQUIRE: the compiler is told the size of a
+ * sub-group. */
 #ifdef cl_khr_subgroups
 #pragma OPENCL EXTENSION cl_khr_subgroups : enable
 #endif
@@ -15,7 +16,7 @@
 #define SUB_GROUPS __attribute__((reqd_work_group_size(GN, GM, 1)))
 #endif
 
-/* Terms of B that are fetched at a time. */
+/* How many terms of B are fetched at a time. */
 #ifdef B_TRANSPOSED
 #define AT_A_TIME B_WIDTH
 #else
@@ -28,8 +29,8 @@ ALWAYS_INLINE void add_term(const float a[TM], const float b[TN], float acc[TM][
     UNROLL for (int i = 0; i < TM; i++) UNROLL for (int j = 0; j < TN; j++) acc[i][j] += a[i] * b[j];
 }
 
-/* The item's numbers of C from row m0 and column n0 on: what is there already, unless `first`, and acc; bias and
- * activation once all is there. acc is zero afterwards. */
+/* Stores the item's numbers of C from row m0 and column n0 on: acc, plus what C already has unless `first`. If `last`,
+ * the sum is complete, and gets bias and activation. acc is zero afterwards. */
 ALWAYS_INLINE void settle(global C_NUMBER *c, global const float *bias, int m0, int rows, int n0, bool first, bool last,
                           float acc[TM][TN]) {
     UNROLL for (int j = 0; j < TN; j++) {
@@ -53,7 +54,7 @@ ALWAYS_INLINE void settle(global C_NUMBER *c, global const float *bias, int m0, 
 }
 
 #ifndef OUTER
-/* Terms k to end - 1, at most GN: item l has term k + l of A's rows. */
+/* Adds terms k to end - 1, at most GN. Item l loads term k + l of A's rows. */
 ALWAYS_INLINE void add_terms(global const A_NUMBER *a, global const B_NUMBER *b, int lane, int m0, int m_last, int n0,
                              int k, int end, float acc[TM][TN]) {
     float own[TM];
@@ -71,7 +72,7 @@ ALWAYS_INLINE void add_terms(global const A_NUMBER *a, global const B_NUMBER *b,
     }
 }
 #else
-/* Terms k to end - 1, at most BK: item l has A's rows that are GN apart from row l on. */
+/* Adds terms k to end - 1, at most BK. Item l loads those rows of A that are GN apart, from row l on. */
 ALWAYS_INLINE void add_terms(global const A_NUMBER *a, global const B_NUMBER *b, int lane, int m0, int m_last, int n0,
                              int k, int end, float acc[TM][TN]) {
     UNROLL for (int l = 0; l < BK; l++) {
@@ -85,8 +86,8 @@ ALWAYS_INLINE void add_terms(global const A_NUMBER *a, global const B_NUMBER *b,
 }
 #endif
 
-/* The sub-group's part of C at (m0, n0), summed over k in [k0, k1): put aside in C from time to time where it is long
- * (BLOCKED terms and more). */
+/* Makes the sub-group's part of C at (m0, n0), summed over k in [k0, k1). If the sum is long, it is added to C every
+ * BLOCKED terms. */
 ALWAYS_INLINE void part(global const A_NUMBER *a, global const B_NUMBER *b, global const float *bias,
                         global C_NUMBER *c, int m0, int rows, int n0, int k0, int k1) {
     int lane = (int)get_sub_group_local_id(), k = k0;
@@ -107,7 +108,7 @@ ALWAYS_INLINE void part(global const A_NUMBER *a, global const B_NUMBER *b, glob
     } while (k < k1);
 }
 
-/* (columns, rows) in blocks, slices. Slice s sums its share of the depth. */
+/* Work-groups: (blocks of columns, blocks of rows, slices). Slice s sums its share of the depth. */
 #ifndef OUTER
 kernel SUB_GROUPS void product_rows(global const A_NUMBER *restrict a, global const B_NUMBER *restrict b,
                                     global const float *restrict bias, global C_NUMBER *restrict c, int count) {
@@ -117,7 +118,7 @@ kernel SUB_GROUPS void product_rows(global const A_NUMBER *restrict a, global co
     part(a, b, bias, c, m0, rows, n0, k0, k1);
 }
 #else
-/* (columns, rows) in blocks, slices. Slice s sums its share of the pixels. */
+/* Work-groups: (blocks of columns, blocks of rows, slices). Slice s sums its share of the pixels. */
 kernel SUB_GROUPS void product_outer(global const A_NUMBER *restrict a, global const B_NUMBER *restrict b,
                                      global C_NUMBER *restrict c, int count) {
     int n0 = (int)get_group_id(0) * BN, m0 = (int)get_group_id(1) * BM, slice = (int)get_group_id(2);

@@ -1,7 +1,8 @@
-/* What products need around them. Shapes are arguments: one program serves all layers. */
+/* Kernels that products need besides the product itself. Shapes are arguments, so one program serves all layers. */
 
-/* Weights (taps, columns, depth) to the panels that product_tile.cl reads: (panels, taps * depth, width), zeros behind
- * the last column; width is a multiple of VEC. (blocks of VEC rows of a tap by taps, panels) */
+/* Packs weights (taps, columns, depth) into the panels that product_tile.cl reads: (panels, taps * depth, width), with
+ * zeros after the last column. width is a multiple of VEC. Global size: (taps * blocks of VEC rows of a tap,
+ * panels). */
 TILE_KERNEL void product_pack(global const STORED(FROM_STORAGE) * from, global float *to, int taps, int depth,
                               int columns, int width) {
     int blocks = (depth + VEC - 1) / VEC, id = (int)get_global_id(0), panel = (int)get_global_id(1);
@@ -20,8 +21,8 @@ TILE_KERNEL void product_pack(global const STORED(FROM_STORAGE) * from, global f
     }
 }
 
-/* Images of in_rows rows of in_numbers into frames of zeros, `top` rows and `left` numbers from their corner; what does
- * not fit is left out. (rows of a frame, images) */
+/* Copies images of in_rows rows of in_numbers into frames of zeros, `top` rows and `left` numbers from their corner.
+ * Numbers that do not fit are left out. Global size: (rows of a frame, images). */
 TILE_KERNEL void product_pad(global const STORED(FROM_STORAGE) * from, global STORED(TO_STORAGE) * to, int in_rows,
                              int in_numbers, int numbers, int top, int left) {
     int y = (int)get_global_id(0) - top, right = y >= 0 && y < in_rows ? min(left + in_numbers, numbers) : left;
@@ -39,15 +40,15 @@ TILE_KERNEL void product_pad(global const STORED(FROM_STORAGE) * from, global ST
     for (int i = right; i < numbers; i++) to[i] = 0;
 }
 
-/* ADDS: sums are added to what is there, unless `factor` is 0, and then times it. */
+/* ADDS: the result is factor * (what is there + the sum), or, if `factor` is 0, the sum. */
 #ifdef ADDS
 #define WITH(there, sum) (factor == 0 ? (sum) : factor * ((there) + (sum)))
 #else
 #define WITH(there, sum) (sum)
 #endif
 
-/* to = the sum of as many arrays of floats as there are slices, in order; what sums are added to has floats, too. A
- * work-item takes `share` numbers. For tiles. */
+/* to = the sum of `slices` arrays of floats, in order. With ADDS, `to` has floats, too. A work-item takes `share`
+ * numbers. For kernels as tiles. */
 typedef STORED(TO_STORAGE) to_number;
 #if TO_STORAGE
 #define STORE_SUMS(value, pointer) WRITE_V(TO_STORAGE, value, pointer)
@@ -70,8 +71,8 @@ kernel void product_reduce(global const float *from, global to_number *to, int f
 }
 
 /* The same by work-groups. A column is WIDE neighbouring floats; WIDE divides the floats. A work-group makes `across`
- * columns (a power of two) with as many work-items, its rows, for each as it has: row r adds the slices numbered r,
- * r + rows, and so on; the rows' sums are then added as a tree. */
+ * columns, a power of two. Each column has items / across work-items, its rows. Row r adds slices r, r + rows, and so
+ * on. The sums of the rows are then added as a tree. */
 #ifdef WIDE
 typedef PACK(WIDE) floats_wide;
 kernel void product_reduce_rows(global const float *from, global to_number *to, int floats, int slices, int across,
@@ -96,14 +97,15 @@ kernel void product_reduce_rows(global const float *from, global to_number *to, 
 }
 #endif
 
-/* c (rows, columns) = act(c + bias), in place, for products of others. (items of a row, rows) */
+/* c (rows, columns) = act(c + bias), in place, for products that other libraries make (CLBlast). Global size: (items of
+ * a row, rows). */
 kernel void product_finish(global float *c, global const float *bias, int columns, int has_bias) {
     c += get_global_id(1) * columns;
     for (int j = (int)get_global_id(0); j < columns; j += (int)get_global_size(0))
         c[j] = ACTIVATE(float, has_bias ? c[j] + bias[j] : c[j]);
 }
 
-/* to (columns, rows) from (rows, columns) of numbers as wide as NUMBER. (columns) */
+/* Transposes `from` (rows, columns) to `to` (columns, rows). Numbers are as wide as NUMBER. Global size: (columns). */
 #ifndef NUMBER
 #define NUMBER uint
 #endif

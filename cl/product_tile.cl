@@ -1,21 +1,22 @@
 #include "product_tiles.cl"
-/* Products as register tiles, for devices whose work-items are whole cores with vectors: one work-item makes a tile of
- * MR rows x NR vectors of C, its accumulators in registers, and reads A by single floats and B by vectors, in place.
+/* Products as register tiles, for devices whose work-items are whole cores with vectors. One work-item makes a tile of
+ * MR rows x NR vectors of C, with its accumulators in registers. It reads A by single floats and B by vectors, in
+ * place.
  *
  *   C (m, n) = sum over k of A (m, k) B (k, n)
  *
  * The program is one of
- *   MATRIX        product_rows:  A (rows, depth) row-major, B (depth, columns); rows_each of each example
+ *   MATRIX        product_rows:  A (rows, depth) row-major, B (depth, columns); each example has rows_each rows
  *   MATRIX OUTER  product_outer: C (depth, columns) = A^T B, summed over the rows of all examples; with few columns,
  *                                NARROW
- *   PATCHES       product_rows:  A (pixels of the output, DEPTH): patches of an image (IN_H, IN_W, IN_C), read where
- *                                they lie; DEPTH is TAPS_H * TAPS_W * IN_C
+ *   PATCHES       product_rows:  A (pixels of the output, DEPTH): patches of an image (IN_H, IN_W, IN_C), read in
+ *                                place; DEPTH is TAPS_H * TAPS_W * IN_C
  *   OUTER         product_outer: C (DEPTH, COLUMNS) = patches^T dz, summed over the pixels of all examples
- * ADDS: sums over examples (OUTER) are added to what C has, unless `factor` is 0, and then C is times it.
- * An A of 16 bits: what a tile needs of it becomes floats first, by whole vectors, in memory of the work-item's own. */
+ * ADDS: C = factor * (C + sums over examples) (OUTER), or, if `factor` is 0, C = the sums.
+ * If A has 16 bits, the numbers that a tile needs become floats first, by whole vectors, in private memory. */
 
 #ifdef ADDS
-/* What a row of C has is added to a row of a tile. */
+/* sums = factor * (a row of C + sums), for a row of a tile. If `factor` is 0, sums stay as they are. */
 ALWAYS_INLINE void add_row(floatv sums[NR], global const c_number *row, int column, int columns, float factor) {
     if (factor == 0) return;
     UNROLL for (int j = 0; j < NR; j++) {
@@ -34,14 +35,15 @@ ALWAYS_INLINE void add_row(floatv sums[NR], global const c_number *row, int colu
 #ifndef OUTER
 
 #if A_STORAGE
-#define A_TERMS 256 /* that are floats at a time */
+#define A_TERMS 256 /* terms that are floats at a time */
 #define A_ROW(i) own_[(i)*A_TERMS + k - block]
 #else
 #define A_ROW(i) a[(size_t)(i)*depth + k]
 #endif
 
-/* (tiles of rows, panels). The last tile begins early enough to be whole, and stores the rows that are its own. With
- * fewer rows than a tile has, it reads on behind them, where the capacity has rows, and makes nothing of it. */
+/* Global size: (tiles of rows, panels). The last tile begins early enough to be whole, and stores only the rows that
+ * are its own. If there are fewer rows than a tile has, it also reads the rows after them, which the capacity has, and
+ * makes nothing of them. */
 TILE_KERNEL void product_rows(global const a_number *a, global const b_number *b, global const float *bias,
                               global c_number *c, int count, int rows_each, int depth, int columns) {
     int rows = count * rows_each, first = (int)get_global_id(0) * MR, start = max(min(first, rows - MR), 0);
@@ -81,8 +83,9 @@ TILE_KERNEL void product_rows(global const a_number *a, global const b_number *b
 
 #elif defined(NARROW)
 
-/* Of one slice, with the arguments of any outer product, and no more columns than a vector has: vectors lie along the
- * rows of C, where nothing is wasted, and are turned before they are stored. (tiles of WIDTH rows) */
+/* An outer product of one slice, with no more columns than a vector has lanes. The arguments are those of any outer
+ * product. The lanes of a vector are rows of C, so that none is wasted. The vectors are transposed before they are
+ * stored. Global size: (tiles of WIDTH rows). */
 TILE_KERNEL void product_outer(global const a_number *a, global const b_number *b, global c_number *c, int count,
                                float factor, int rows_each, int depth, int columns, int slices) {
     int terms = count * rows_each, row = (int)get_global_id(0) * WIDTH;
@@ -109,7 +112,7 @@ TILE_KERNEL void product_outer(global const a_number *a, global const b_number *
             UNROLL for (int j = 0; j < NR; j++) acc[i][j] += a_[j] * b_;
         }
     }
-    int floats = min(WIDTH, depth - row) * COLUMNS; /* of this tile; what a store leaves behind its row comes next */
+    int floats = min(WIDTH, depth - row) * COLUMNS; /* of this tile; the next store overwrites the lanes after a row */
     c += (size_t)row * COLUMNS;
     UNROLL for (int j = 0; j < NR; j++) {
         floatv square[VEC];
@@ -132,7 +135,8 @@ TILE_KERNEL void product_outer(global const a_number *a, global const b_number *
 
 #define A_PLACE(i) numbers[i]
 
-/* (tiles of MR rows of C, panels, slices). Slice s sums its share of the rows of A: c (slices, depth, columns). */
+/* Global size: (tiles of MR rows of C, panels, slices). Slice s sums its share of the rows of A: c (slices, depth,
+ * columns). */
 TILE_KERNEL void product_outer(global const a_number *a, global const b_number *b, global c_number *c, int count,
                                float factor, int rows_each, int depth, int columns, int slices) {
     int first = (int)get_global_id(0) * MR, column = (int)get_global_id(1) * WIDTH, slice = (int)get_global_id(2);
@@ -182,17 +186,17 @@ TILE_KERNEL void product_outer(global const a_number *a, global const b_number *
 
 #elif defined(PATCHES)
 
-/* Output pixel x and tap kx meet at input pixel (x * STEP_W + FIRST_W + kx * TAP_W) / DIVIDE_W, where that divides and
+/* Output pixel x and tap kx meet at input pixel (x * STEP_W + FIRST_W + kx * TAP_W) / DIVIDE_W, if that is whole and
  * lies inside; the same downwards. A tile is MR output pixels of one row, DIVIDE_W apart, so that all of them meet the
  * same taps. */
 #define A_NEAR(i) near_[(i)*NEAR_STEP * IN_C]
 #define A_FAR(i) far_[i][k]
 
 #if A_STORAGE
-/* The input pixels of a row that a tile meets, as floats, with zeros for those that lie outside: SPAN of them from
- * `left` on; of a single tap those alone that it meets. */
+/* The input pixels of a row that a tile meets, as floats, with zeros for those that lie outside: SPAN pixels from
+ * `left` on. For a single tap, they are only those pixels that it meets. */
 #define NEAR_STEP (TAPS_W == 1 ? 1 : STEP_W)
-#define REACH ((TAPS_W - 1) * TAP_W) /* of the last tap */
+#define REACH ((TAPS_W - 1) * TAP_W) /* offset of the last tap */
 #define SPAN ((MR - 1) * NEAR_STEP + (REACH < 0 ? -REACH : REACH) / DIVIDE_W + (DIVIDE_W > 1 ? 2 : 1))
 #define ROW_SPACE const float
 ALWAYS_INLINE int left_of(int x0) {
@@ -218,10 +222,11 @@ ALWAYS_INLINE void take_row(float *to, global const a_number *row, int left, glo
 #define ROW_SPACE global const float
 #endif
 
-/* One tap in all channels. x: where the tile's first pixel meets it, not always inside; row: from pixel `left` on. */
+/* Adds one tap in all channels. x: the input pixel at which the tile's first pixel meets the tap, not always inside.
+ * row: begins at pixel `left`. */
 ALWAYS_INLINE void tap(floatv acc[MR][NR], ROW_SPACE *row, int left, int x, global const b_number *b,
                        global const b_number *end, global const a_number *zeros) {
-#ifdef FOLDED /* x is known here when this is compiled: what lies outside costs nothing */
+#ifdef FOLDED /* x is known at compile time, so taps that lie outside cost nothing */
     for (int k = 0; k < IN_C; k++) {
         floatv b_[NR];
         load_b(b_, b + k * B_STRIDE(COLUMNS), end);
@@ -246,13 +251,13 @@ ALWAYS_INLINE void tap(floatv acc[MR][NR], ROW_SPACE *row, int left, int x, glob
 #endif
 }
 
-/* (tiles of a row of pixels by rows of pixels, images, panels) */
+/* Global size: (rows of pixels * tiles of a row, images, panels). */
 TILE_KERNEL void product_rows(global const a_number *a, global const b_number *b, global const float *bias,
                               global c_number *c, global const a_number *zeros) {
     int id = (int)get_global_id(0), image = (int)get_global_id(1), panel = (int)get_global_id(2),
         column = panel * WIDTH;
     int part = id % (TILES * DIVIDE_W), y = id / (TILES * DIVIDE_W), phase = part % DIVIDE_W, tile = part / DIVIDE_W;
-    int pixels = (OUT_W - phase + DIVIDE_W - 1) / DIVIDE_W, first = tile * MR; /* of this phase in a row */
+    int pixels = (OUT_W - phase + DIVIDE_W - 1) / DIVIDE_W, first = tile * MR; /* pixels of this phase in a row */
     if (first >= pixels) return;
 #ifdef FOLDED
     const int start = 0, x0 = 0;
@@ -311,8 +316,8 @@ TILE_KERNEL void product_rows(global const a_number *a, global const b_number *b
 
 #else
 
-/* The rows of C are runs of RUN, whose input floats lie side by side: TAPS_W * IN_C of them where taps do (RUNS), else
- * IN_C. A tile is TL of a run, or several whole runs: MR = TR * TL, one below the other. */
+/* The rows of C are runs of RUN rows, whose input numbers lie side by side: TAPS_W * IN_C if the taps of a row do
+ * (RUNS), else IN_C. A tile is TL rows of a run, or several whole runs, one below the other: MR = TR * TL. */
 #define TR (MR / TL)
 #ifdef RUNS
 #define RUN (TAPS_W * IN_C)
@@ -323,8 +328,8 @@ TILE_KERNEL void product_rows(global const a_number *a, global const b_number *b
 #endif
 #define RUN_TILES ((RUN + TL - 1) / TL)
 #if A_STORAGE
-/* Of each row of taps so many pixels are floats at a time: as they lie where they lie close together, else what a tile
- * needs of each. */
+/* PIXELS_MOST: how many pixels become floats at a time, for each row of taps. If they lie close together, they are
+ * copied as they lie; else only what a tile needs of each pixel is copied. */
 #define PIXELS_MOST (OUT_W < 32 ? OUT_W : 32)
 #define RUN_ROOM ((TL + VEC - 1) / VEC * VEC)
 #define IS_CLOSE (STEP_W * IN_C <= RUN_ROOM)
@@ -344,14 +349,14 @@ ALWAYS_INLINE void take_pixels(float *to, global const a_number *from, int pixel
 #define A_PIXEL(i) pixel_[(size_t)((i) / TL) * TAP_H * IN_W * IN_C + (i) % TL]
 #endif
 
-/* Numbers o of [0, outputs) with 0 <= o * stride + offset < inputs: from and up to here. */
+/* The numbers o of [0, outputs) with 0 <= o * stride + offset < inputs are inside_from to inside_until - 1. */
 ALWAYS_INLINE int inside_from(int offset, int stride) { return offset < 0 ? (-offset + stride - 1) / stride : 0; }
 ALWAYS_INLINE int inside_until(int offset, int stride, int inputs, int outputs) {
     return inputs - offset <= 0 ? 0 : min((inputs - offset + stride - 1) / stride, outputs);
 }
 
-/* (tiles of a run by taps by runs, panels, slices). Slice s sums its share of the examples: c
- * (slices, DEPTH, COLUMNS). */
+/* Global size: (tiles of a run * runs across * tiles of rows of taps, panels, slices). Slice s sums its share of the
+ * examples: c (slices, DEPTH, COLUMNS). */
 TILE_KERNEL void product_outer(global const a_number *a, global const b_number *b, global c_number *c, int count,
                                float factor, int rows_each, int slices) {
     int id = (int)get_global_id(0), column = (int)get_global_id(1) * WIDTH, slice = (int)get_global_id(2);

@@ -1,11 +1,12 @@
 /* What the programs of product_tile.cl and product_blocks.cl have in common: tiles of MR rows x NR vectors of C.
- * B is row-major; or PACKED: panels of NR vectors, [panel][depth][NR * VEC], zero-padded. Long sums are made in blocks
+ * B is row-major, or PACKED: panels of NR vectors, [panel][depth][NR * VEC], zero-padded. Long sums are made in blocks
  * (BLOCKED), so that their rounding does not grow with their length.
- * A, B and C have numbers of A_STORAGE, B_STORAGE and C_STORAGE (prelude.cl); the bias and what is computed are floats.
+ * A, B and C are stored as A_STORAGE, B_STORAGE and C_STORAGE (prelude.cl). The bias and the computations are in
+ * floats.
  *
- * The sizes of a matrix are arguments of its kernels: one program is for all that are cut alike, of a model or of
- * several. Its options tell whether its rows are WHOLE_VECTORS, and WHOLE_PANELS. Images have their sizes as macros,
- * and narrow products their columns. */
+ * The sizes of a matrix are arguments of its kernels, so one program serves all matrices that are cut alike, of one
+ * model or of several. Its options tell whether its rows are WHOLE_VECTORS, and WHOLE_PANELS. The sizes of images are
+ * macros, and so are the columns of narrow products. */
 #ifdef COLUMNS
 #define WHOLE_VECTORS (COLUMNS % VEC == 0)
 #define WHOLE_PANELS (COLUMNS % WIDTH == 0)
@@ -23,8 +24,8 @@ typedef STORED(C_STORAGE) c_number;
 #define PANEL_OFFSET(panel, depth) ((panel)*WIDTH)
 #endif
 
-/* NR vectors of a row of B. Where the row ends within a vector, the rest of it comes from the next row and is never
- * stored. */
+/* Loads NR vectors of a row of B. If the row ends within a vector, the rest of the vector comes from the next row, and
+ * its results are never stored. */
 ALWAYS_INLINE void load_b(floatv out[NR], global const b_number *b, global const b_number *end) {
     UNROLL for (int j = 0; j < NR; j++) {
 #if defined(PACKED) || WHOLE_PANELS
@@ -35,7 +36,7 @@ ALWAYS_INLINE void load_b(floatv out[NR], global const b_number *b, global const
     }
 }
 
-/* One vector to column `column` of a row; columns behind the last are left out. */
+/* Stores one vector at column `column` of a row; columns after the last are left out. */
 #define STORE(name, S)                                                                                                 \
     ALWAYS_INLINE void name(global STORED(S) * row, int column, int columns, floatv value) {                           \
         if (WHOLE_VECTORS) {                                                                                           \
@@ -50,7 +51,7 @@ ALWAYS_INLINE void load_b(floatv out[NR], global const b_number *b, global const
     }
 STORE(store_c, C_STORAGE)
 
-/* acc (MR, NR) += the outer product of a column of A and a row of B. A(i) is a name of what row i has. */
+/* acc (MR, NR) += the outer product of a column of A and a row of B. A(i) is the number of A in row i. */
 #define STEP(acc, A, b, end)                                                                                           \
     do {                                                                                                               \
         floatv b_[NR];                                                                                                 \
@@ -63,7 +64,7 @@ STORE(store_c, C_STORAGE)
 
 #define CLEAR(acc) UNROLL for (int i = 0; i < MR; i++) UNROLL for (int j = 0; j < NR; j++)(acc)[i][j] = 0
 
-/* The end of a block of a long sum. */
+/* Ends a block of a long sum. */
 #ifdef BLOCKED
 #define FLUSH(total, acc)                                                                                              \
     UNROLL for (int i = 0; i < MR; i++) UNROLL for (int j = 0; j < NR; j++) {                                          \
@@ -78,7 +79,7 @@ STORE(store_c, C_STORAGE)
 
 #ifndef OUTER
 
-/* Rows `from` until `until` of a tile to C, where they are `stride` floats apart, with bias and activation. */
+/* Stores rows `from` to `until` - 1 of a tile in C, with bias and activation. Rows of C are `stride` numbers apart. */
 ALWAYS_INLINE void finish(floatv acc[MR][NR], int from, int until, int column, int columns, global const float *bias,
                           global c_number *c, size_t stride) {
     floatv offset[NR];

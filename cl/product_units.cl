@@ -1,16 +1,17 @@
 #include "product_stage.cl"
 
-/* Matrix units: what multiplies small matrices whose numbers lie spread over the registers of a sub-group.
+/* Matrix units multiply small matrices whose numbers are spread over the registers of a sub-group.
  *
- * UNIT_MMA: NVIDIA's mma.sync (PTX ISA, "Matrix multiply-accumulate operation using mma instruction"): 16 x 8 results
- *           by 8 words in depth, 32 items.
+ * UNIT_MMA:  NVIDIA's mma.sync (PTX ISA, "Matrix multiply-accumulate operation using mma instruction"): 16 x 8 results
+ *            by 8 words in depth, 32 items.
  * UNIT_DPAS: Intel's (cl_intel_subgroup_matrix_multiply_accumulate): 8 results by the sub-group's 8 or 16, 8 words.
- * Both take F16 or BF16, UNIT_MMA TF32, too (floats of which the unit reads the upper 19 bits); sums are floats. EXACT:
- * a float is split into two TF32 numbers, and three products out of four are added, which is as good as a float's.
+ * Both take F16 or BF16. UNIT_MMA takes TF32, too: floats of which the unit reads the upper 19 bits. Sums are floats.
+ * EXACT: a float is split into two TF32 numbers, and three of the four products are added, which is as good as a
+ * product of floats.
  *
- * A sub-group of GN items makes WARP_M x WARP_N of a work-group's results; sub-groups lie in columns of BM / WARP_M.
- * Where the device is not the unit's own, its products are made by handing numbers round: they are what the unit's are
- * meant to be. */
+ * A sub-group of GN items makes WARP_M x WARP_N of a work-group's results. Sub-groups lie in columns of BM / WARP_M.
+ * Devices without the unit imitate it: items hand numbers round by shuffles or broadcasts, and the products are what
+ * the unit's are meant to be. */
 #if defined(UNIT_MMA) || defined(UNIT_DPAS)
 
 #define WARPS_M (BM / WARP_M)
@@ -30,7 +31,7 @@
 #if WORD_TERMS == 2
 #define FRAGMENT uint
 #else
-/* To the nearest of those with ten bits behind the point. */
+/* Rounds to the nearest number with ten bits after the point. */
 ALWAYS_INLINE float to_tf32(float v) {
 #if defined(UNIT_NATIVE) && defined(UNIT_MMA)
     uint out;
@@ -40,15 +41,15 @@ ALWAYS_INLINE float to_tf32(float v) {
     return isfinite(v) ? as_float((as_uint(v) + 0x1000u) & ~0x1fffu) : v;
 #endif
 }
-/* The two that are v together; the upper is what a unit reads of it, and no larger. (Of an infinite v nothing is left.)
- */
+/* The two numbers that together are v. A unit reads the upper one of v; it is no larger than v. (If v is infinite, the
+ * lower one is NaN.) */
 ALWAYS_INLINE float upper(float v) { return as_float(as_uint(v) & ~0x1fffu); }
 ALWAYS_INLINE float lower(float v) { return to_tf32(v - upper(v)); }
 #define FRAGMENT float
 #endif
 
 #ifndef UNIT_NATIVE
-/* The product of two words, one term or two, and a sum. */
+/* sum + the product of two words, which have one term or two. */
 ALWAYS_INLINE float add_words(FRAGMENT a, FRAGMENT b, float sum) {
 #if defined(F16)
     sum = fma(vload_half(0, (const half *)&a), vload_half(0, (const half *)&b), sum);
@@ -64,13 +65,15 @@ ALWAYS_INLINE float add_words(FRAGMENT a, FRAGMENT b, float sum) {
 
 #endif
 
-/* What lies in registers is reached by constants alone; imitations have none, and are compiled ten times as fast. */
+/* Registers are reached only by constants, so loops over them are unrolled. Imitations use no such registers, and
+ * compile ten times as fast if their loops are not unrolled. */
 #ifdef UNIT_NATIVE
 #define UNROLL_TILES UNROLL
 #else
 #define UNROLL_TILES _Pragma("nounroll")
 #endif
-/* Split numbers take twice the registers: steps that overlap would take all of them, and a core half of its work. */
+/* Split numbers take twice the registers: overlapping steps would take all of them, and a core would hold half as much
+ * work. */
 #ifdef EXACT
 #define UNIT_STEPS _Pragma("nounroll")
 #else
@@ -80,11 +83,11 @@ ALWAYS_INLINE float add_words(FRAGMENT a, FRAGMENT b, float sum) {
 #ifdef UNIT_MMA
 #define TILES_M (WARP_M / 16)
 #define TILES_N (WARP_N / 8)
-/* Item l has rows l / 4 and 8 below it, columns l % 4 * 2 and the next, of each 16 x 8. */
+/* Item l has rows l / 4 and l / 4 + 8, columns l % 4 * 2 and the next, of each 16 x 8 results. */
 typedef float4 accumulators[TILES_M][TILES_N];
 
-/* sum += A B. Of A, (16, 8): row l / 4, word l % 4; 8 rows below; 4 words behind; both. Of B, (8, 8): word l % 4,
- * column l / 4; 4 words behind. */
+/* sum += A B. a: the item's words of A (16, 8): row l / 4, word l % 4; the one 8 rows below; the one 4 words after; the
+ * one both below and after. b: the item's words of B (8, 8): word l % 4, column l / 4; the one 4 words after. */
 ALWAYS_INLINE float4 mma(const FRAGMENT a[4], const FRAGMENT b[2], float4 sum) {
 #ifdef UNIT_NATIVE
 #if WORD_TERMS == 1
@@ -118,7 +121,7 @@ ALWAYS_INLINE float4 mma(const FRAGMENT a[4], const FRAGMENT b[2], float4 sum) {
     return sum;
 }
 
-/* acc += the product of what lies in local memory. */
+/* acc += the product of the parts of A and B in local memory. */
 ALWAYS_INLINE void multiply(const local word *a_part, const local word *b_part, accumulators acc) {
     a_part += LANE % 4 * (BM + PAD) + WARP_ROW + LANE / 4;
     b_part += LANE % 4 * (BN + PAD) + WARP_COLUMN + LANE / 4;
@@ -145,7 +148,7 @@ ALWAYS_INLINE void multiply(const local word *a_part, const local word *b_part, 
                 a_low[e] = lower(a[e]);
                 a[e] = upper(a[e]);
             }
-            /* Units cut their sums off instead of rounding them: longer ones are made here. */
+            /* Units truncate their sums instead of rounding them, so longer sums are made here. */
             UNROLL_TILES for (int j = 0; j < TILES_N; j++) acc[i][j] +=
                 mma(a, b[j], mma(a, b_low[j], mma(a_low, b[j], (float4)0)));
 #else
@@ -158,7 +161,7 @@ ALWAYS_INLINE void multiply(const local word *a_part, const local word *b_part, 
     }
 }
 
-/* Two neighbours of C at p, of which `there` exist. */
+/* Stores two neighbours of C at p, of which `there` exist. */
 ALWAYS_INLINE void settle_pair(global C_NUMBER *p, int there, float2 v, float2 add, bool first, bool last) {
     if (there <= 0) return;
     if (!first) v += (float2)(load_one(p), there > 1 ? load_one(p + 1) : 0);
@@ -172,8 +175,8 @@ ALWAYS_INLINE void settle_pair(global C_NUMBER *p, int there, float2 v, float2 a
 #endif
 }
 
-/* The sub-group's numbers of C (rows, COLUMNS): what is there already, unless `first`, and acc; bias and activation
- * once all is there. acc is zero afterwards. */
+/* Stores the sub-group's numbers of C (rows, COLUMNS): acc, plus what C already has unless `first`. If `last`, the sum
+ * is complete, and gets bias and activation. acc is zero afterwards. */
 ALWAYS_INLINE void settle(global C_NUMBER *c, global const float *bias, int m0, int rows, int n0, bool first, bool last,
                           accumulators acc) {
     int m = m0 + WARP_ROW + LANE / 4, n = n0 + WARP_COLUMN + LANE % 4 * 2;
@@ -197,17 +200,17 @@ ALWAYS_INLINE void settle(global C_NUMBER *c, global const float *bias, int m0, 
 #ifdef UNIT_DPAS
 #define TILES_M (WARP_M / 8)
 #define TILES_N (WARP_N / GN)
-/* Item l has the 8 rows of column l of each 8 x GN. */
+/* Item l has the 8 rows of column l of each 8 x GN results. */
 typedef float8 accumulators[TILES_M][TILES_N];
 
-/* Of A, (8, 8): the words of 8 rows: item l has word l of each, or in sub-groups of 16 number l. */
+/* The words of 8 rows of A (8, 8): item l has word l of each row. In sub-groups of 16, it has number l, half a word. */
 #if GN == 8
 typedef int8 a_fragment;
 #else
 typedef short8 a_fragment;
 #endif
 
-/* sum += A B. Of B, (8, GN): item l has the 8 words of column l. */
+/* sum += A B. b: item l has the 8 words of column l of B (8, GN). */
 ALWAYS_INLINE float8 dpas(a_fragment a, int8 b, float8 sum) {
 #if defined(UNIT_NATIVE) && defined(F16)
     return intel_sub_group_f16_f16_matrix_mad_k16(a, b, sum);
@@ -240,7 +243,7 @@ ALWAYS_INLINE a_fragment load_a(const local word *a_part) {
     return a;
 }
 
-/* acc += the product of what lies in local memory. */
+/* acc += the product of the parts of A and B in local memory. */
 ALWAYS_INLINE void multiply(const local word *a_part, const local word *b_part, accumulators acc) {
     a_part += WARP_ROW;
     b_part += WARP_COLUMN + LANE;
@@ -255,7 +258,7 @@ ALWAYS_INLINE void multiply(const local word *a_part, const local word *b_part, 
     }
 }
 
-/* As UNIT_MMA's. */
+/* As settle of UNIT_MMA. */
 ALWAYS_INLINE void settle(global C_NUMBER *c, global const float *bias, int m0, int rows, int n0, bool first, bool last,
                           accumulators acc) {
     int m = m0 + WARP_ROW, n = n0 + WARP_COLUMN + LANE;

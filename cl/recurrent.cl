@@ -1,28 +1,29 @@
-/* Recurrent cells over the steps of a sequence, and what goes back through them. CELL: 0 simple, 1 LSTM (Hochreiter and
- * Schmidhuber, 1997), 2 GRU (Cho et al., 2014) with the reset behind the product, 3 GRU with the reset in front of it,
- * and without a bias of the product. The state h has `units` numbers, and the cell GATES times as many: LSTM's are
- * input, forget, cell, output; GRU's update, reset, candidate. ACT, GATE_ACT: activations of the cell and of its gates,
- * which know their slope from their result.
+/* Recurrent cells over the steps of a sequence, and their gradients. CELL: 0 simple, 1 LSTM (Hochreiter and
+ * Schmidhuber, 1997), 2 GRU (Cho et al., 2014) with the reset after the product, 3 GRU with the reset before the
+ * product, and without a bias of the product. The state h has `units` numbers, and the cell GATES times as many: LSTM
+ * has input, forget, cell, output; GRU has update, reset, candidate. ACT, GATE_ACT: the activations of the cell and of
+ * its gates, whose slopes follow from their results.
  *
- * A sample has z (steps, GATES, units), what the steps' inputs give, and with
- * BIAS: bias (2, GATES, units), of the inputs and of the state's product;
- * BACKWARDS: the last step is the first that is gone through; y has the steps in the order in which they were;
- * MASK: mask (steps), 0 where the state stays as it is; with ZEROES y is 0 there, else what it was;
- * DROPS: factors of the state in the product of each gate, (GATES, units). There are as many COPIES of the state then,
- *   and if the reset comes first, since one gate's product takes another state.
- * Steps depend on each other, so an item, or a work-group, takes rows of the batch through all of them. */
+ * A sample has z (steps, GATES, units), what the inputs of the steps give. The options are
+ * - BIAS: bias (2, GATES, units), of the inputs and of the state's product;
+ * - BACKWARDS: the last step is processed first; y has the steps in the order in which they were processed;
+ * - MASK: mask (steps), 0 if the state stays as it is. At such a step, y is 0 with ZEROES, else the state;
+ * - DROPS: drops (GATES, units), factors of the state in the product of each gate. There are then as many COPIES of the
+ *   state as gates. This is also so if the reset comes first, since the product of one gate takes another state.
+ *
+ * Steps depend on each other, so a work-item, or a work-group, takes rows of the batch through all of them. */
 #if CELL == 0
 #define GATES 1
 #define KEPT 1 /* h */
 #elif CELL == 1
 #define GATES 4
-#define KEPT 6 /* the gates, c before, the activation of c */
+#define KEPT 6 /* the gates, the previous c, the activation of c */
 #elif CELL == 2
 #define GATES 3
-#define KEPT 5 /* the gates, the candidate's product, h before */
+#define KEPT 5 /* the gates, the candidate's product, the previous h */
 #else
 #define GATES 3
-#define KEPT 4 /* the gates, h before */
+#define KEPT 4 /* the gates, the previous h */
 #define RESET_FIRST
 #endif
 #if defined(DROPS) || defined(RESET_FIRST)
@@ -30,7 +31,7 @@
 #else
 #define COPIES 1
 #endif
-/* Whether the product of the state has a gradient that z does not have. */
+/* APART: the gradient of the state's product differs from that of z. */
 #if defined(DROPS) || CELL >= 2
 #define APART
 #endif
@@ -48,8 +49,8 @@ ALWAYS_INLINE void store(floatv value, global float *p, int n) {
         for (int l = 0; l < n; l++) p[l] = lanes[l];
     }
 }
-/* What nobody reads soon goes past the caches: a line that is written whole need not be read first. Compilers that make
- * an instruction of a prefetch (PREFETCH) make one of this store, too. */
+/* Stores numbers that are not read soon past the caches: a line that is written whole need not be read first. Compilers
+ * that make an instruction of a prefetch (PREFETCH) make one of this store, too. */
 ALWAYS_INLINE void store_away(floatv value, global float *p, int n) {
 #ifdef PREFETCH
     if (n >= VEC && ((size_t)p & (sizeof(floatv) - 1)) == 0) {
@@ -92,8 +93,8 @@ typedef float numbers;
 #define COUNTS(mask, at) 1
 #endif
 
-/* carry, of a row: the state as products take it, of this step and the next (2, COPIES, units); the state itself; c. If
- * the reset comes first, update and reset are in place of c. */
+/* The carry of a row: the state as products take it, of this step and the next (2, COPIES, units); the state itself; c.
+ * If the reset comes first, update and reset are there instead of c. */
 #ifdef RESET_FIRST
 #define CARRY (2 * COPIES + 3)
 #else
@@ -106,7 +107,7 @@ typedef float numbers;
 #define LOAD_WHOLE(p, n) LOAD(p, n)
 #endif
 
-/* What an item goes through: rows of the batch, of which those behind the batch's end repeat its last one. */
+/* What a work-item processes: rows of the batch. Rows after the end of the batch repeat its last row. */
 typedef struct run {
     global const float *z, *u, *bias, *mask, *drops;
     global float *y, *last_h, *last_c, *before, *kept, *carry;
@@ -119,7 +120,8 @@ ALWAYS_INLINE void take_rows(run *x, int block, int count) {
     UNROLL for (int r = 0; r < ROWS; r++) x->row[r] = min(block * ROWS + r, count - 1);
 }
 
-/* The state of row r, units j …, for the products of the step whose half of the carry begins at `half_`. */
+/* Stores the state of row r, units from j on, for the products of the step whose half of the carry begins at
+ * `half_`. */
 ALWAYS_INLINE void store_state(const run *x, int r, int j, int half_, numbers h, numbers c) {
     global float *own = x->carry + x->row[r] * CARRY * x->units + j;
     const int left = x->units - j;
@@ -135,8 +137,9 @@ ALWAYS_INLINE void store_state(const run *x, int r, int j, int half_, numbers h,
     store(c, own + (2 * COPIES + 1) * x->units, left);
 }
 
-/* What the state gives: a[r][g] += sums over k of state[k] * u[k, g, j …], of gates from `from` to `to` - 1. */
-#define IS_MEANT(g) ((g) >= from && (g) < to) /* known once inlined: bounds of loops would have to be known earlier */
+/* The state's products: a[r][g] = the bias, if any, + the sum over k of state[k] * u[k, g, j …], for gates `from` to
+ * `to` - 1. */
+#define IS_MEANT(g) ((g) >= from && (g) < to) /* known once inlined; bounds of loops would have to be known earlier */
 #define ADD_PRODUCT(LOAD_U)                                                                                            \
     for (int k = 0; k < x->units; k++) {                                                                               \
         numbers weights[GATES];                                                                                        \
@@ -163,8 +166,8 @@ ALWAYS_INLINE void add_products(const run *x, int j, int now, int from, int to, 
     }
 }
 
-/* The next state, and what backward needs: kept (KEPT). a: what the state's products gave. If the reset comes first,
- * kept has the update and the reset already. */
+/* Returns the next state, and fills kept (KEPT) with what backward needs. a: the state's products. If the reset comes
+ * first, kept already has the update and the reset. */
 ALWAYS_INLINE numbers next_state(const numbers *given, const numbers *a, numbers h_before, numbers *c, numbers *kept) {
 #if CELL == 0
     return kept[0] = ACTIVATED(given[0] + a[0]);
@@ -197,7 +200,7 @@ ALWAYS_INLINE numbers next_state(const numbers *given, const numbers *a, numbers
 #endif
 }
 
-/* What step t has given of row r: for backward, for who reads it, and for the next step. */
+/* Stores the results of step t for row r: for backward, for the readers of y, and for the next step. */
 ALWAYS_INLINE void end_step(const run *x, int r, int j, int s, int t, int now, numbers h, numbers c, numbers seen,
                             const numbers *kept) {
     const int left = x->units - j, next = COPIES * x->units - now;
@@ -222,7 +225,7 @@ ALWAYS_INLINE void end_step(const run *x, int r, int j, int s, int t, int now, n
 }
 
 #ifdef RESET_FIRST
-/* The update, the reset, and the state that the candidate's product takes. */
+/* Computes the update, the reset, and the state that the candidate's product takes. */
 ALWAYS_INLINE void reset_step(const run *x, int j, int s, int t) {
     const int left = x->units - j, now = (s & 1) * COPIES * x->units;
     numbers a[MOST_ROWS][GATES];
@@ -241,7 +244,7 @@ ALWAYS_INLINE void reset_step(const run *x, int j, int s, int t) {
 #define FIRST_PRODUCT 0
 #endif
 
-/* What step t reads of units j … comes near, in front of the products of the step before. */
+/* Prefetches what step t reads for units from j on, before the products of the step before it. */
 ALWAYS_INLINE void fetch_forward(const run *x, int j, int t) {
     UNROLL for (int r = 0; r < ROWS; r++) {
         const size_t at = x->row[r] * x->steps + t;
@@ -290,8 +293,8 @@ ALWAYS_INLINE void forward_step(const run *x, int j, int s, int t, int next) {
 #define STEP(s) (s)
 #endif
 
-/* A program of the tile family has one kernel, which halves the compiler's time: with GRADIENT the backward one, without
- * it the forward one. A program of the local family has both. */
+/* A program of the tile family has one kernel, which halves the compiler's time: the backward one with GRADIENT, else
+ * the forward one. A program of the local family has both. */
 #ifndef GRADIENT
 KERNEL void recurrent_forward(global const float *z, global const float *u, global const float *bias,
                               global const float *h0, global const float *c0, global const float *mask,
@@ -328,8 +331,8 @@ KERNEL void recurrent_forward(global const float *z, global const float *u, glob
 
 /* ---- backward ---- */
 
-/* Gradients of rows: carry (BACK_CARRY, units) has those of h and c; TILE: and of the step's gates as the state's
- * products get them, which is where they are read from: dz and dr go past the caches. */
+/* Gradients of rows. carry (BACK_CARRY, units) has those of h and c. With TILE, it also has those of the step's gates,
+ * as the state's products get them, and they are read from there: dz and dr go past the caches. */
 #ifdef TILE
 #define BACK_CARRY (2 + GATES)
 #else
@@ -342,8 +345,9 @@ typedef struct back {
     size_t row[MOST_ROWS];
 } back;
 
-/* Gradients before the gates, d, and of what the state's products gave, behind; what goes to h before on other ways. If
- * the reset comes first, its gradient is that of a product, and comes later. */
+/* d: the gradients before the gates' activations. behind: the gradients of the state's products. Returns what the
+ * previous h gets on other ways; *dc becomes the gradient of the previous c. If the reset comes first, its gradient is
+ * that of a product, and comes later. */
 ALWAYS_INLINE numbers slopes_of(const numbers *kept, numbers dh, numbers *dc, numbers *d, numbers *behind) {
 #if CELL == 0
     d[0] = behind[0] = SLOPE_OF(kept[0], dh);
@@ -392,7 +396,7 @@ ALWAYS_INLINE void store_slopes(const back *x, int r, int j, int t, const number
     }
 }
 
-/* What step t reads of units j … comes near while the step before it is gone through. */
+/* Prefetches what step t reads for units from j on, during the step that is processed before it. */
 ALWAYS_INLINE void fetch_backward(const back *x, int r, int j, int s, int t) {
     const size_t at = x->row[r] * x->steps + t;
     UNROLL for (int i = 0; i < KEPT; i++) FETCH_TO_READ(x->kept + (at * KEPT + i) * x->units + j);
@@ -401,7 +405,7 @@ ALWAYS_INLINE void fetch_backward(const back *x, int r, int j, int s, int t) {
 #endif
 }
 
-/* next: the step that is gone through after s, or s itself if it is the last. */
+/* next: the step that is processed after s, or s itself if it is the last one. */
 ALWAYS_INLINE void backward_step(const back *x, int j, int s, int t, int next, int next_t) {
     const int left = x->units - j;
     for (int r = 0; r < x->rows; r++) {
@@ -429,7 +433,7 @@ ALWAYS_INLINE void backward_step(const back *x, int j, int s, int t, int next, i
     }
 }
 
-/* What is before the gates of step t, as the state's product gets it: of gate g, `units` numbers. */
+/* The gradients before gate g at step t, as the state's product gets them: `units` numbers. */
 #ifdef TILE
 #define SLOPES_OF(r, g) (x->carry + (x->row[r] * BACK_CARRY + 2 + (g)) * x->units)
 #elif defined(APART)
@@ -441,8 +445,8 @@ ALWAYS_INLINE void backward_step(const back *x, int j, int s, int t, int next, i
 #define DROP_OF(r, g, k) LOAD(x->drops + (x->row[r] * COPIES + (g)) * x->units + (k), x->units - (k))
 #endif
 
-/* Adds to units k … of row r's state what came back to them. If that was the state behind the reset (resets), the reset
- * has its gradient of it, too. */
+/* Adds the gradient that came back to units from k on of row r's state. If that was the state after the reset (resets),
+ * it also gives the gradient of the reset. */
 ALWAYS_INLINE void give_back(const back *x, int r, int k, int t, int resets, numbers value) {
     const int left = x->units - k;
     global float *state = x->carry + x->row[r] * BACK_CARRY * x->units + k;
@@ -463,9 +467,9 @@ ALWAYS_INLINE void give_back(const back *x, int r, int k, int t, int resets, num
     store(LOAD(state, left) + value, state, left);
 }
 
-/* Adds what comes back to the state by gates from `from` to `to` - 1. */
+/* Adds what comes back to the state through gates `from` to `to` - 1. */
 #ifdef TILE
-#define MOST_VECTORS 4 /* of a state whose sums an item has at a time */
+#define MOST_VECTORS 4 /* vectors of a state that an item sums at a time */
 #define IS_SUMMED(v) ((v) < vectors)
 #define ADD_GATE(LOAD_U)                                                                                               \
     for (int n = 0; n < x->units; n++) {                                                                               \
@@ -475,8 +479,8 @@ ALWAYS_INLINE void give_back(const back *x, int r, int k, int t, int resets, num
         UNROLL for (int r = 0; r < ROWS; r++) UNROLL for (int v = 0; v < MOST_VECTORS; v++) if (IS_SUMMED(v))          \
             sums[r][v] = fma((floatv)slopes[r][n], weights[v], sums[r][v]);                                            \
     }
-/* To units k …, `vectors` whole vectors of them, or one vector that is not whole. x->u: (GATES, units, units), of which
- * a row is what one unit's gradient of a gate gives back to the state. */
+/* For units from k on: `vectors` whole vectors of them, or one vector that is not whole. x->u is (GATES, units, units);
+ * a row of it is what the gradient of one unit in a gate gives back to the state. */
 ALWAYS_INLINE void add_vectors(const back *x, int k, int t, int from, int to, int vectors, int whole) {
     const int left = x->units - k;
     floatv sums[MOST_ROWS][MOST_VECTORS], totals[MOST_ROWS][MOST_VECTORS];
@@ -523,7 +527,7 @@ ALWAYS_INLINE void add_to_state(const back *x, int t, int from, int to) {
 }
 #endif
 
-/* The gradients of the state behind the last step, as far as there are any. */
+/* Begins with the gradients of the state after the last step, as far as there are any. */
 ALWAYS_INLINE void begin_back(const back *x, int j, global const float *dlast_h, global const float *dlast_c) {
     const int left = x->units - j;
     for (int r = 0; r < x->rows; r++) {

@@ -1,6 +1,6 @@
-/* Values repeated along an axis, and their sums over it. Of each sample x is (outer, inner) and y (outer, repeats,
- * inner). -DWIDTH: floats of a vector, of which `inner` is a multiple, in vectors as an argument; with -DSPREAD inner
- * is 1, and `repeats` is counted in vectors. X_STORAGE and Y_STORAGE: how the numbers are stored (prelude.cl). */
+/* Repeats values along an axis, and sums over that axis. In each sample, x is (outer, inner) and y is (outer, repeats,
+ * inner). WIDTH: the numbers of a vector. It divides `inner`, and the argument counts vectors. With SPREAD, inner is 1,
+ * and the argument `repeats` counts vectors. X_STORAGE and Y_STORAGE: how the numbers are stored (prelude.cl). */
 typedef STORED(X_STORAGE) x_number;
 typedef STORED(Y_STORAGE) y_number;
 typedef PACK(WIDTH) part;
@@ -10,7 +10,7 @@ typedef PACK(WIDTH) part;
         WRITE_PACK(S, WIDTH, value_, pointer);                                                                         \
     } while (0)
 
-/* Of an item: the rows of y where kernels are tiles, else vectors of y. */
+/* With TILE, a work-item makes rows of y, else it makes vectors of y. */
 KERNEL void repeat(const global x_number *x, global y_number *y, int count, int outer, int repeats, int inner,
                    float scale) {
     const size_t rows = (size_t)count * outer;
@@ -42,7 +42,8 @@ KERNEL void repeat(const global x_number *x, global y_number *y, int count, int 
 #endif
 }
 
-/* The sum of n vectors, `step` numbers apart. In blocks, so that its rounding grows with the blocks, not with n. */
+/* The sum of n vectors, `step` numbers apart. It is made in blocks, so that its rounding grows with the blocks, not
+ * with n. */
 ALWAYS_INLINE part sum_apart(const global y_number *y, int n, size_t step) {
     const int block = 16;
     part total = 0;

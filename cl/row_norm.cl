@@ -1,8 +1,8 @@
-/* Normalisation of each row by itself: layer, group and root-mean-square normalisation. A sample is (outer, positions,
- * groups, width); a row is what one `outer` and one group have, `positions` runs of `width` numbers. Channel g * width
- * + k has a factor gamma and a summand beta. statistics: of each row its mean and 1 / sqrt(variance + epsilon); not
- * CENTRED: 0, and by the mean of squares. GAMMA, BETA: there are such. X_STORAGE and so on: how numbers are stored
- * (prelude.cl). */
+/* Normalises each row by itself: layer, group and root-mean-square normalisation. A sample is (outer, positions,
+ * groups, width). A row belongs to one place of `outer` and to one group: it is `positions` runs of `width` numbers.
+ * Channel g * width + k has a factor gamma (with GAMMA) and a summand beta (with BETA). statistics: the mean of each
+ * row, and 1 / sqrt(variance + epsilon). If not CENTRED, 0 counts as the mean, and the mean of squares as the variance.
+ * X_STORAGE and so on: how numbers are stored (prelude.cl). */
 typedef STORED(X_STORAGE) x_number;
 typedef STORED(Y_STORAGE) y_number;
 typedef STORED(DY_STORAGE) dy_number;
@@ -37,7 +37,7 @@ typedef STORED(DX_STORAGE) dx_number;
 /* 1 in the first n lanes, 0 in the others. */
 ALWAYS_INLINE floatv lanes_below(int n) { return VEC_INDEX < n ? (floatv)1 : (floatv)0; }
 
-/* What begins at `x`: its sum, and that of the squared differences to `centre`. */
+/* The row that begins at `x`: its sum, and the sum of its squared differences from `centre`. */
 ALWAYS_INLINE float sum_of_row(global const x_number *x, int positions, int channels, int width) {
     floatv sum = 0;
     for (int p = 0; p < positions; p++) {
@@ -88,7 +88,7 @@ KERNEL void row_norm_forward(global const x_number *x, global const float *gamma
     }
 }
 
-/* dx, and sums over a slice's rows: partials (slices, 2, channels), of the gradients of gamma and beta. */
+/* Makes dx, and the gradients of gamma and beta as sums over the rows of a slice: partials (slices, 2, channels). */
 KERNEL void row_norm_backward(global const x_number *x, global const dy_number *dy, global const float *statistics,
                               global const float *gamma, global dx_number *dx, global float *partials, int count,
                               int slices, int outer, int positions, int groups, int width) {
@@ -149,7 +149,7 @@ KERNEL void row_norm_backward(global const x_number *x, global const dy_number *
 
 #else
 
-/* A work-group to a row at a time. shared: a float for each item. */
+/* The sum over the items of a work-group, which takes one row at a time. shared: a float for each item. */
 static float sum_of_group(local float *shared, float value) {
     const int item = (int)get_local_id(0);
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -232,7 +232,8 @@ KERNEL void row_norm_backward(global const x_number *x, global const dy_number *
     }
 }
 
-/* partials (slices, 2, channels): sums over the rows of a slice of blocks, of the gradients of gamma and beta. */
+/* partials (slices, 2, channels): the gradients of gamma and beta, as sums over the rows of a slice of blocks. A block
+ * is one place of `outer` in a sample. */
 KERNEL void row_norm_sums(global const x_number *x, global const dy_number *dy, global const float *statistics,
                           global float *partials, int count, int slices, int outer, int positions, int groups,
                           int width) {

@@ -1,4 +1,4 @@
-/* Known-answer tests of a device: what they must give is computed on the host in src/device/check/check_compute.c. */
+/* Known-answer tests of a device. The host computes the expected answers in src/device/check/check_compute.c. */
 
 /* Integer arithmetic of several kinds, mixed into one word. */
 static uint integers(uint i) {
@@ -10,8 +10,8 @@ static uint integers(uint i) {
     return mixed ^ (uint)(wide >> 21);
 }
 
-/* Nine results per work-item. Floating point is exact, or rounded here to what it must be; NaN and infinity must stay
- * what they are. */
+/* Nine results per work-item. Floating-point results are exact, or are rounded here to what they must be. NaN and
+ * infinity must stay what they are. */
 kernel void arithmetic(global const float *in, global int *out) {
     size_t i = get_global_id(0);
     float x = in[i], zero = in[0];
@@ -30,7 +30,7 @@ kernel void arithmetic(global const float *in, global int *out) {
     out[9 * i + 8] = (int)integers((uint)i);
 }
 
-/* Vectors of the width that kernels use, loaded off their alignment and stored on it. */
+/* Vectors of the width that kernels use, loaded from any float on and stored aligned. */
 kernel void vectors(global const float *in, global float *out) {
     size_t i = get_global_id(0);
     floatv v = LOADV(in + i * VEC + 3);
@@ -66,8 +66,8 @@ kernel void random_words(global uint4 *out, ulong key, ulong high) {
 
 kernel void add_words(global uint *words, uint add) { words[get_global_id(0)] += add; }
 
-/* Lines of `line` words, by fours: what is in the first is answered in the second, and the answers are added up in the
- * fourth. The third is not touched. */
+/* Groups of four lines of `line` words. The second line gets the answers to the first one. The answers are added up in
+ * the fourth line. The third line is not touched. */
 kernel void answer_lines(global uint *words, uint line, uint round) {
     uint i = (uint)get_global_id(0), at = i / line * 4 * line + i % line, answer = words[at] * 3 + round;
     words[at + line] = answer;

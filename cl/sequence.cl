@@ -1,17 +1,18 @@
-/* Fused launches: behind their kernels as functions (src/device/program/source_text.c), and in front of the
- * kernel that src/launch/fused.c writes, which calls them.
+/* Fused launches. This text stands after their kernels, which are functions there (src/device/program/source_text.c),
+ * and before the kernel that src/launch/fused.c writes, which calls them.
  *
- * Its work-groups, of one item each, take a launch's items in runs, and count those that are done. Who comes to a
- * launch waits until those before it that it depends on are done: only for items that a group has taken, and so is just
- * now running, never for a group that has yet to begin. So it ends however many of the groups run at a time, in any
- * order.
+ * The work-groups of that kernel have one item each. They take a launch's items in runs, and count those that are done.
+ * A work-group that comes to a launch waits until the earlier launches that it depends on are done. So it waits only
+ * for items that some work-group has taken and is now running, never for a work-group that has yet to begin. Therefore
+ * the kernel ends however many work-groups run at a time, in any order.
  *
- * progress: for each launch the items taken and the items done, a cache line each, then the groups that have left; all
- * zero between runs. Atomic functions of OpenCL 1.2 on CPU devices are full barriers of compiler and processor. */
+ * progress: for each launch the items taken and the items done, in a cache line each; then the work-groups that have
+ * left. All are zero between runs. On CPU devices, atomic functions of OpenCL 1.2 are full barriers of compiler and
+ * processor. */
 
 enum { COUNTER = 16 };
 
-/* Of the function that calls the launches: compilers that know the attribute do not make it a part of the kernel. */
+/* For the function that calls the launches: compilers that know the attribute do not inline it into the kernel. */
 #define SEQUENCE_BODY __attribute__((noinline))
 
 /* Leaves the core to its other hardware thread for a moment. */
@@ -29,7 +30,8 @@ typedef volatile global int *counters;
 static counters taken_of(counters progress, int launch) { return progress + 2 * launch * COUNTER; }
 static counters done_of(counters progress, int launch) { return progress + (2 * launch + 1) * COUNTER; }
 
-/* The next run of items, begin .. end - 1; false: all are taken. `done` is how many of the run before are done. */
+/* Takes the next run of items, begin .. end - 1; false: all are taken. done: how many items of the previous run are
+ * done. */
 static bool take(counters progress, int launch, int groups, int items, int done, int *begin, int *end) {
     if (groups == 1) {
         *begin = *end;

@@ -1,8 +1,8 @@
-/* Sums over the items of a work-group, for kernels that other files have. */
+/* Sums over the items of a work-group, for the kernels of other files. */
 
 #ifndef TILE
-/* The sum over runs of so many items of a work-group, as trees; to all items of the run. (Local memory comes as an
- * argument: arrays in kernels can end up shared by the threads of PoCL 3.1's pthread device.) */
+/* The sum over each `run` consecutive items of a work-group, as a tree; every item of the run gets it. (Local memory
+ * comes as an argument: arrays in kernels can end up shared by the threads of PoCL 3.1's pthread device.) */
 static float sum_of_items(local float *shared, float value, int run) {
     int item = (int)get_local_id(0), lane = item & (run - 1);
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -15,7 +15,8 @@ static float sum_of_items(local float *shared, float value, int run) {
     return shared[item - lane];
 }
 
-/* Of kernels that give blocks of BLOCK floats to runs of a work-group's items, a vector at a time to each item. */
+/* For kernels in which a run of a work-group's items takes a block of BLOCK floats, a vector at a time for each
+ * item. */
 #define RUN (GROUP < BLOCK / VEC ? GROUP : BLOCK / VEC)
 #define RUNS (GROUP / RUN)
 #endif

@@ -4,12 +4,13 @@
 
 #define FOR_TAIL(i, vectors, tail) FOR_MY_FROM (i, (size_t)(vectors)*VEC, (size_t)(vectors)*VEC + (tail))
 
-/* RANKS replicas of whom each updates a part: it adds everybody's gradient, rank 0's first, and writes the new weights
- * where these gradients were. There they stay: weights and gradients change places, and the sum is kept where its own
- * weights were. (What is read from another core's cache is written there, too: so it comes back with the right to be
- * written, and a line travels twice in a step. New weights in the place of old ones travel four times, which costs more
- * than six times as much where two cores share no cache.) w and g are its own; peers' come in the order of ranks from
- * its own on, and round. */
+/* RANKS replicas, each of which updates a part. A replica adds the gradients of all replicas, rank 0's first, and
+ * writes the new weights to the places of these gradients. There they stay: weights and gradients change places, and
+ * the sum is kept in the place of the replica's own weights. (What is read from another core's cache is written there,
+ * too. So a line comes back with the right to be written, and travels twice in a step. If new weights were written in
+ * the place of old ones, it would travel four times, which costs more than six times as much between cores that share
+ * no cache.) w and g are the replica's own. The gradients of its peers come in the order of ranks, from its own rank
+ * on, and wrap around. */
 #ifndef RANKS
 #define RANKS 1
 #endif
@@ -29,7 +30,7 @@
     gs[rank] = g;                                                                                                      \
     FOR_PEERS(TAKE_PEER)
 
-/* The sum over ranks. */
+/* The sum of the gradients over ranks. */
 ALWAYS_INLINE floatv gradient_vector(global float *const *gs, size_t i) {
     floatv sum = LOADV_ALIGNED(gs[0] + i * VEC);
     UNROLL for (int r = 1; r < RANKS; r++) sum += LOADV_ALIGNED(gs[r] + i * VEC);
@@ -42,7 +43,7 @@ ALWAYS_INLINE float gradient_float(global float *const *gs, size_t i) {
     return sum;
 }
 
-/* SUMMED: the sum is there already, where its own gradient was. */
+/* SUMMED: g already has the sum, in the place of the replica's own gradient. */
 #ifdef SUMMED
 #define GRADIENT_VECTOR(i) LOADV_ALIGNED(g + (i)*VEC)
 #define GRADIENT_FLOAT(i) g[i]
@@ -71,7 +72,7 @@ ALWAYS_INLINE void set_float(global float *w, global float *const *gs, size_t i,
 
 #define BLOCK 128
 
-/* Of whole blocks: g = the sum of all ranks' gradients; squares[b] = the sum of its squares over block b. */
+/* For whole blocks: g = the sum of all ranks' gradients; squares[b] = the sum of its squares over block b. */
 KERNEL void sum_gradients(global float *g, int blocks, global float *squares, int rank FOR_PEERS(PEER_GRADIENT)) {
     TAKE_GRADIENTS
     FOR_MY (b, blocks) {
@@ -85,7 +86,8 @@ KERNEL void sum_gradients(global float *g, int blocks, global float *squares, in
     }
 }
 
-/* ---- the update: every form of it applies the program's rule, -DRULE, with so many states, -DSTATES ---- */
+/* ---- the update ----
+ * Every form of it applies the program's rule, -DRULE, which has STATES states. */
 
 #ifndef RULE
 #define RULE sgd
@@ -109,13 +111,13 @@ KERNEL void sum_gradients(global float *g, int blocks, global float *squares, in
 #define LOAD_STATE_FLOAT(k) s[k] = (floatv)state##k[i];
 #define STORE_STATE_FLOAT(k) state##k[i] = s[k].s0;
 
-/* What is done around the rule, each by an option. A block is 128 floats; first_block is that of w[0].
- * FACTORS 1: the gradient is taken times factors[0]; 2: times the block's number in factors. 3: of a rule with a trust
- * ratio, -DTRUST_RATIO, in its second pass: factors has the blocks' ratios.
- * SKIPS: where that factor, or ratio, is 0, nothing changes, whatever the gradient is.
- * LIMITED: then its elements are cut off at -limit and limit.
- * DECAY 1: of all weights; 2: of the blocks whose number in decays is 1, and not of those where it is 0.
- * AVERAGE: the moving average of the weights moves towards the new ones by that part of the way. */
+/* What is done around the rule, each by an option. A block is 128 floats; first_block is the block of w[0].
+ * FACTORS 1: the gradient is multiplied by factors[0]. 2: by its block's number in factors. 3: this is the second pass
+ * of a rule with a trust ratio (TRUST_RATIO), and factors has the ratios of the blocks.
+ * SKIPS: if that factor, or ratio, is 0, nothing changes, whatever the gradient is.
+ * LIMITED: then the elements of the gradient are clamped to [-limit, limit].
+ * DECAY 1: all weights decay. 2: the blocks whose number in decays is 1 decay, those with 0 do not.
+ * AVERAGE: the moving average of the weights moves the part `average` of the way towards the new weights. */
 #ifndef DECAY
 #define DECAY 0
 #endif
@@ -173,9 +175,10 @@ KERNEL void sum_gradients(global float *g, int blocks, global float *squares, in
 #endif
 
 #ifdef TRUST_RATIO
-/* The first pass of a rule with a trust ratio, over whole blocks: the states, and of each block the squares of its
- * weights, less what decays, and of the direction: squares[first_block + block][2]. Of a block that is skipped -1 and
- * 0: no sum of squares is below 0, and that makes the ratio of its variable 0 (block_ratios). */
+/* The first pass of a rule with a trust ratio, over whole blocks. It updates the states. For each block, it makes the
+ * sum of the squares of its weights after decay, and that of the direction: squares[first_block + block][2]. A skipped
+ * block has -1 and 0. No sum of squares is below 0, so this makes the ratio of the block's variable 0
+ * (block_ratios). */
 #define DIRECTION CLQ_JOIN(direction_, RULE)
 #define ADD_DIRECTION(i)                                                                                               \
     floatv s[STATES + 1], old = DECAYED(LOADV_ALIGNED(w + (i)*VEC), (i)*VEC);                                          \
@@ -194,7 +197,8 @@ KERNEL void directions(global const float *w,
     FOR_MY (b, blocks) {
         floatv of_weights = 0, of_direction = 0;
         global float *own = squares + 2 * (first_block + b);
-        /* Not chosen at the end: LLVM 18 in PoCL 6.0 ends the process over choices that ask whether a number is 0. */
+        /* These are not chosen at the end: LLVM 18 in PoCL 6.0 ends the process over choices that ask whether a number
+         * is 0. */
         own[0] = -1.0f;
         own[1] = 0.0f;
         if (IS_SKIPPED(b * BLOCK)) continue;
@@ -233,7 +237,7 @@ KERNEL void update(global float *w,
     FOR_MY (i, vectors) {
         floatv gradient = GRADIENT_VECTOR(i), s[STATES + 1], whole = LOADV_ALIGNED(w + i * VEC);
         if (IS_SKIPPED(i * VEC)) {
-            if (average == 1.0f) { /* of the first update: the average begins with the weights */
+            if (average == 1.0f) { /* in the first update, the average begins with the weights */
                 MOVE_AVERAGE(i, whole)
             }
             SET_VECTOR(i, whole, gradient);
@@ -246,7 +250,7 @@ KERNEL void update(global float *w,
         MOVE_AVERAGE(i, weights)
         SET_VECTOR(i, weights, gradient);
     }
-#ifdef TAIL /* there is one: arenas of plans are whole vectors. A float alone stands in all lanes. */
+#ifdef TAIL /* if there is one: arenas of plans are whole vectors. A single float stands in all lanes. */
     FOR_TAIL (i, vectors, tail) {
         float gradient = GRADIENT_FLOAT(i);
         if (IS_SKIPPED(i)) {

@@ -1,14 +1,15 @@
-/* The optimizers' rules: for kernels (update.cl), and for the host's memory (src/ops/training/update_host_body.h),
- * which has floatv, sqrt and ALWAYS_INLINE of its own, PICK(condition, a, b), which chooses in each lane, and
- * ALL(number), a vector of it. So a rule uses nothing else but these, + - * / and comparisons of vectors, and floats.
+/* The rules of the optimizers, for kernels (update.cl), and for the host's memory
+ * (src/ops/training/update_host_body.h). The host has its own floatv, sqrt, ALWAYS_INLINE, PICK(condition, a, b), which
+ * chooses in each lane, and ALL(number), a vector with the number in all lanes. So a rule uses only these, + - * / and
+ * comparisons of vectors, and floats.
  *
- * rule_NAME: the new weights from the weights w and their gradients g; the states s are changed in place. rate, second
- * and third: what the optimizer's row in src/ops/training/optimizers.c makes of its hyper-parameters in this step; c0,
- * c1, c2: what it makes of them for all steps. Formulas are those of Keras's optimizers.
+ * rule_NAME: makes the new weights from the weights w and their gradients g, and changes the states s in place. rate,
+ * second and third: what the optimizer's row in src/ops/training/optimizers.c computes from its hyper-parameters for
+ * this step. c0, c1, c2: what it computes from them for all steps. Formulas are those of Keras's optimizers.
  *
  * A rule with a trust ratio makes its update in two passes, since the length of its step depends on norms of whole
- * variables. direction_NAME: changes the states, and gives the direction of the step. rule_NAME then gets as g, in
- * place of the gradient, norm(weights) / norm(direction) of the variable, and leaves the states as they are. */
+ * variables. direction_NAME: changes the states, and gives the direction of the step. rule_NAME then gets norm(weights)
+ * / norm(direction) of the variable as g, instead of the gradient, and leaves the states as they are. */
 
 #define RULE_ARGUMENTS                                                                                                 \
     floatv w, floatv g, floatv *s, float rate, float second, float third, float c0, float c1, float c2
@@ -36,15 +37,14 @@ ALWAYS_INLINE floatv rule_nesterov(RULE_ARGUMENTS) {
     return w + (c0 * s[0] - rate * g);
 }
 
-/* c0, c1: 1 - beta1, 1 - beta2; c2: epsilon, outside the root. s[0], s[1]: the moments. The rate corrects their bias.
- */
+/* c0, c1: 1 - beta1, 1 - beta2; c2: epsilon, outside the root. s[0], s[1]: the moments. `rate` corrects their bias. */
 ALWAYS_INLINE floatv rule_adam(RULE_ARGUMENTS) {
     s[0] += (g - s[0]) * c0;
     s[1] += (g * g - s[1]) * c1;
     return w - rate * s[0] / (sqrt(s[1]) + c2);
 }
 
-/* The same by the largest second moment so far, s[2]. */
+/* The same with the largest second moment so far, s[2]. */
 ALWAYS_INLINE floatv rule_amsgrad(RULE_ARGUMENTS) {
     s[0] += (g - s[0]) * c0;
     s[1] += (g * g - s[1]) * c1;
@@ -52,22 +52,23 @@ ALWAYS_INLINE floatv rule_amsgrad(RULE_ARGUMENTS) {
     return w - rate * s[0] / (sqrt(s[2]) + c2);
 }
 
-/* c0: 1 - beta1; c1: beta2; c2: epsilon. s[0]: the first moment, whose bias the rate corrects; s[1]: the largest
- * gradient, which fades. */
+/* c0: 1 - beta1; c1: beta2; c2: epsilon. s[0]: the first moment, whose bias `rate` corrects; s[1]: the largest absolute
+ * gradient, which decays. */
 ALWAYS_INLINE floatv rule_adamax(RULE_ARGUMENTS) {
     s[0] += (g - s[0]) * c0;
     s[1] = LARGER_OF(c1 * s[1], SIZE_OF(g));
     return w - rate * s[0] / (s[1] + c2);
 }
 
-/* As adam. rate is of the first moment, second of the gradient; third corrects the second moment's bias. */
+/* As in adam. `rate` is the factor of the first moment, `second` that of the gradient; `third` corrects the bias of the
+ * second moment. */
 ALWAYS_INLINE floatv rule_nadam(RULE_ARGUMENTS) {
     s[0] += (g - s[0]) * c0;
     s[1] += (g * g - s[1]) * c1;
     return w - (rate * s[0] + second * g) / (sqrt(third * s[1]) + c2);
 }
 
-/* c0: what the sum of squares begins with; c1: epsilon, inside the root. s[0]: the sum of squares, less c0. */
+/* c0: the initial sum of squares; c1: epsilon, inside the root. s[0]: the sum of squares without c0. */
 ALWAYS_INLINE floatv rule_adagrad(RULE_ARGUMENTS) {
     s[0] += g * g;
     return w - rate * g / sqrt(s[0] + c0 + c1);
@@ -81,8 +82,8 @@ ALWAYS_INLINE floatv rule_adadelta(RULE_ARGUMENTS) {
     return w - rate * step;
 }
 
-/* c0: 1 - rho; c1: momentum; c2: epsilon, inside the root. s[0]: the mean square; behind it, where the rule has them,
- * the velocity, and the mean gradient, whose square is taken off. */
+/* c0: 1 - rho; c1: momentum; c2: epsilon, inside the root. s[0]: the mean square. After it, if the rule has them, come
+ * the velocity, and the mean gradient, whose square is subtracted. */
 ALWAYS_INLINE floatv rule_rmsprop(RULE_ARGUMENTS) {
     s[0] += (g * g - s[0]) * c0;
     return w - rate * g / sqrt(s[0] + c2);
@@ -94,7 +95,7 @@ ALWAYS_INLINE floatv rule_rmsprop_momentum(RULE_ARGUMENTS) {
     return w - s[1];
 }
 
-/* Of gradients that are nearly alike rounding can leave less than 0. */
+/* If gradients are nearly equal, rounding can make the difference negative. */
 #define VARIANCE(mean_square, mean) NOT_BELOW_0((mean_square) - (mean) * (mean))
 
 ALWAYS_INLINE floatv rule_rmsprop_centered(RULE_ARGUMENTS) {
@@ -117,8 +118,8 @@ ALWAYS_INLINE floatv rule_lion(RULE_ARGUMENTS) {
     return w - rate * SIGN_OF(direction);
 }
 
-/* As adam, but second and third correct the moments' bias. No moment, no step, whatever epsilon is: the numbers behind
- * a variable's last belong to its last block, and have none. */
+/* As in adam, but `second` and `third` correct the bias of the moments. If the first moment is 0, the step is 0,
+ * whatever epsilon is: the numbers after a variable's last one belong to its last block, and have no moments. */
 #define LAMB_STEP PICK(s[0] == 0.0f, ALL(0.0f), second * s[0] / (sqrt(third * s[1]) + c2))
 
 ALWAYS_INLINE floatv direction_lamb(RULE_ARGUMENTS) {
@@ -129,7 +130,7 @@ ALWAYS_INLINE floatv direction_lamb(RULE_ARGUMENTS) {
 
 ALWAYS_INLINE floatv rule_lamb(RULE_ARGUMENTS) { return w - rate * g * LAMB_STEP; }
 
-/* Every rule, with the number of its states; and those with a trust ratio. */
+/* Every rule with the number of its states; then those with a trust ratio. */
 #define UPDATE_RULES(DO)                                                                                               \
     DO(sgd, 0)                                                                                                         \
     DO(momentum, 1)                                                                                                    \

@@ -1,11 +1,12 @@
-/* Images with their places moved: number (i, j) of y is taken from x at a place between its numbers, which each sample
- * has a rule of its own for. A sample has draws (4), from 0 to 1. x (height, width, channels), y (out_height,
- * out_width, channels). KIND: 0 flip, 1 turn, 2 zoom, 3 shift, 4 crop. FILL: 0 what is beyond the edge is `value`, 1
- * the edge's, 2 turned round at the edge, 3 from the other side. NEAREST: no numbers in between. */
+/* Moves the pixels of images: pixel (i, j) of y is taken from a place of x, which may lie between pixels. Each sample
+ * has its own rule, by its draws (4), from 0 to 1. x (height, width, channels), y (out_height, out_width, channels).
+ * KIND: 0 flip, 1 rotation, 2 zoom, 3 shift, 4 crop. FILL is what lies beyond the edge: 0 `value`, 1 the pixel at the
+ * edge, 2 the image reflected at the edge, 3 the image from its other side. NEAREST: the nearest pixel is taken,
+ * without interpolation. */
 typedef STORED(X_STORAGE) x_number;
 typedef STORED(Y_STORAGE) y_number;
 
-/* Where a place beyond the edge is taken from. */
+/* The place that a place beyond the edge is taken from, along one axis. */
 ALWAYS_INLINE float folded(float at, float size) {
 #if FILL == 1
     return clamp(at, 0.0f, size - 1.0f);

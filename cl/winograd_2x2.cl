@@ -1,7 +1,9 @@
-/* The transforms of Winograd's F(2x2, 3x3) (Lavin and Gray, CVPR 2016): 2x2 outputs y from 4x4 inputs d and 3x3 taps g
- * by 16 products a channel instead of 36:
+/* The transforms of Winograd's F(2x2, 3x3) (Lavin and Gray, CVPR 2016): 2x2 outputs y from 4x4 inputs d and 3x3 taps g,
+ * with 16 products per channel instead of 36:
  *
- *   y = A^T ((G g G^T) (B^T d B)) A,  summed over the input's channels between the inner brackets
+ *   y = A^T ((G g G^T) (B^T d B)) A
+ *
+ * The product of the two inner brackets is elementwise, and is summed over the channels of the input.
  *
  *        1    0    0
  *   G = 1/2  1/2  1/2      A^T = 1  1  1  0              1  0 -1  0
@@ -9,15 +11,15 @@
  *        0    0    1                                     0 -1  1  0
  *                                                        0 -1  0  1
  *
- * B^T has its last row, and so A^T its last column, with the other sign than usual: then what they make is added.
- * The taps' gradient is G^T (sum over tiles of (A z A^T) (B^T d B)) G, if z is that of the outputs.
+ * The last row of B^T, and so the last column of A^T, has the opposite sign of the usual one: so its results are added.
+ * The gradient of the taps is G^T (sum over tiles of (A z A^T) (B^T d B)) G; z is the gradient of the outputs.
  *
- * LINES are the rows, and the columns, of a tile's transformed inputs; POINTS are those of the taps, TAPS_OF(line) for a
- * line of inputs. A slot is a row's place in memory.
+ * LINES: the number of rows, and of columns, of a tile's transformed inputs. POINTS: that of the transformed taps. Line
+ * TAPS_OF(line) of the taps goes with a line of the inputs. A slot is a row's place in memory.
  *
- * By AT_ONCE columns, 1 or all 4 of them: what is in use at a time of all tiles of a block. A column's rows come in the
- * order 1, 2, 0, 3: users make sums and differences of rows 1 and 2 first. CHANNELS of an image (IN_H, IN_W, IN_C) are
- * transformed. */
+ * AT_ONCE: how many columns of all tiles of a block are in use at a time, 1 or all 4. The rows of a column come in the
+ * order 1, 2, 0, 3: users make sums and differences of rows 1 and 2 first. CHANNELS channels of an image (IN_H, IN_W,
+ * IN_C) are transformed. */
 #if SIDE == 2
 #define POINTS 4
 #define LINES POINTS
@@ -42,17 +44,17 @@ ALWAYS_INLINE void from_outputs(const floatv *z, floatv *slots) {
     slots[0] = z[0] + z[1], slots[1] = z[0] - z[1], slots[2] = z[0], slots[3] = z[1];
 }
 
-/* Sums over the channels of the two rows of pair `pair`, but for the last, whose rows are added to what this leaves.
- * kept: two numbers from one pair to the next. */
+/* Joins the two rows of pair `pair`, which are sums over the channels. The last pair is not joined: its rows are added
+ * to what this leaves. kept: two numbers from one pair to the next. */
 ALWAYS_INLINE void join_pair(int pair, floatv *acc, floatv *other, floatv *kept) {
     floatv sum = *acc + *other;
     *other = *acc - *other, *acc = sum;
 }
 
-/* Row r of the outputs, of a column of the products. */
+/* Row r of the outputs, for one column of the products. */
 ALWAYS_INLINE floatv row_of(int r, floatv acc, floatv other, const floatv *kept) { return r ? other : acc; }
 
-/* Column j's row of the outputs added to that of all columns, y by NR. */
+/* Adds row `row` of the outputs, of column j, to the sum over all columns. The numbers of y are NR vectors apart. */
 ALWAYS_INLINE void add_across(int j, floatv row, floatv *y) {
     if (j == 0) y[0] = row;
     if (j == 1) y[0] += row, y[NR] = row;
@@ -61,7 +63,7 @@ ALWAYS_INLINE void add_across(int j, floatv row, floatv *y) {
 }
 
 #ifdef BLOCK
-/* Element j of A z for a row of two gradients of outputs, of which so many are inside. */
+/* Element j of A z for a row of two gradients of outputs, of which the first `inside` lie inside the output. */
 ALWAYS_INLINE floatv winograd_gradient_at(global const STORED(B_STORAGE) * z, int inside, int j) {
     floatv first = 0, second = 0;
     if (j < 3) first = READ_V_ALIGNED(B_STORAGE, z);
@@ -69,8 +71,8 @@ ALWAYS_INLINE floatv winograd_gradient_at(global const STORED(B_STORAGE) * z, in
     return j == 2 ? first - second : first + second;
 }
 
-/* Columns j to j + AT_ONCE - 1, each to v by 4 rows that are BLOCK tiles apart. (top, left): the tile's first place,
- * which may lie outside of the image, as may others: zeros there. */
+/* Transforms columns j to j + AT_ONCE - 1, each to 4 rows of v that are BLOCK tiles apart. (top, left): the tile's
+ * first place. It may lie outside of the image, and so may others; zeros count there. */
 ALWAYS_INLINE void winograd_input(global const STORED(A_STORAGE) * image, int top, int left, int j, float *v) {
     bool inside = top >= 0 && top + 4 <= IN_H && left >= 0 && left + 4 <= IN_W;
     for (int k = 0; k < CHANNELS; k += VEC) {

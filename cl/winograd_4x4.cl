@@ -1,14 +1,16 @@
-/* The transforms of Winograd's F(4x4, 3x3): 4x4 outputs y from 6x6 inputs d and 3x3 taps g by 36 products a channel
- * instead of 144, as in winograd_2x2.cl. The six points are 0, NEAR, -NEAR, FAR, -FAR and infinity. Of point p, A has
- * the row (1, p, p^2, p^3), G the row (1, p, p^2) / N for N = product of p - q over the other finite points q, and B^T
- * the coefficients of the product of x - q over them; of infinity, A and G have the last unit vector, and B^T the
- * coefficients of the product over all finite points (Toom, Cook; Lavin and Gray, CVPR 2016).
+/* The transforms of Winograd's F(4x4, 3x3), as in winograd_2x2.cl: 4x4 outputs y from 6x6 inputs d and 3x3 taps g, with
+ * 36 products per channel instead of 144. The six points are 0, NEAR, -NEAR, FAR, -FAR and infinity. For a finite point
+ * p, let q be the other finite points, and N the product of p - q over them. A has the row (1, p, p^2, p^3), G the row
+ * (1, p, p^2) / N, and B^T the coefficients of the product of x - q over them. For infinity, A and G have the last unit
+ * vector, and B^T the coefficients of the product of x - q over all finite points (Toom, Cook; Lavin and Gray, CVPR
+ * 2016).
  *
- * 3/4 and 3/2 are exact numbers, as are their products in A and B, and half as much is lost by rounding as with the
- * usual 1 and 2 (docs/decisions/030).
+ * NEAR and FAR are 3/4 and 3/2. They are exact numbers, as are their products in A and B. Rounding loses half as much
+ * as with the usual 1 and 2 (docs/decisions/030).
  *
- * By one column at a time. A column's rows come in the order of NEAR, -NEAR, FAR, -FAR, 0 and infinity: users make sums
- * and differences of two opposite points first. CHANNELS of an image (IN_H, IN_W, IN_C) are transformed. */
+ * One column is in use at a time. The rows of a column come in the order NEAR, -NEAR, FAR, -FAR, 0, infinity: users
+ * make sums and differences of two opposite points first. CHANNELS channels of an image (IN_H, IN_W, IN_C) are
+ * transformed. */
 #if SIDE >= 4
 #if SIDE == 8 || STRIDE == 2 /* winograd_strided.cl */
 #define NEAR 0.5f
@@ -19,7 +21,7 @@
 #define NEAR_2 (NEAR * NEAR)
 #define FAR_2 (FAR * FAR)
 
-/* As in winograd_2x2.cl; kept: the second and the third row. */
+/* As in winograd_2x2.cl. kept: the second and the third row. */
 ALWAYS_INLINE void join_pair(int pair, floatv *acc, floatv *other, floatv *kept) {
     floatv sum = *acc + *other, difference = *acc - *other;
     if (pair == 0) {
@@ -42,7 +44,7 @@ ALWAYS_INLINE floatv row_of(int r, floatv acc, floatv other, const floatv *kept)
 #define TAPS_OF(line) (line)
 #define WIDTH (NR * VEC)
 #define ROW_OF(slot) ((slot) < 4 ? (slot) + 1 : ((slot)-4) * 5)
-/* 1 / N of 0, NEAR and FAR */
+/* 1 / N of the points 0, NEAR and FAR */
 #define AT_ZERO (1 / (NEAR_2 * FAR_2))
 #define AT_NEAR (1 / (2 * NEAR_2 * (NEAR_2 - FAR_2)))
 #define AT_FAR (1 / (2 * FAR_2 * (FAR_2 - NEAR_2)))
@@ -71,7 +73,7 @@ ALWAYS_INLINE void from_outputs(const floatv *z, floatv *slots) {
     slots[4] = z[0], slots[5] = z[3];
 }
 
-/* The finite point of column j, which is not that of 0. */
+/* The point of column j, 1 to 4: NEAR, -NEAR, FAR, -FAR. */
 ALWAYS_INLINE float point_of(int j) { return (j % 2 ? 1 : -1) * (j < 3 ? NEAR : FAR); }
 
 ALWAYS_INLINE void add_across(int j, floatv row, floatv *y) {
@@ -88,7 +90,7 @@ ALWAYS_INLINE void add_across(int j, floatv row, floatv *y) {
 }
 
 #ifdef BLOCK
-/* Element j of A z for a row of four gradients of outputs, of which so many are inside. */
+/* Element j of A z for a row of four gradients of outputs, of which the first `inside` lie inside the output. */
 ALWAYS_INLINE floatv winograd_gradient_at(global const STORED(B_STORAGE) * z, int inside, int j) {
     const float point = point_of(j);
     floatv sum = 0;
@@ -98,11 +100,11 @@ ALWAYS_INLINE floatv winograd_gradient_at(global const STORED(B_STORAGE) * z, in
     return sum;
 }
 
-/* Column j to v by 6 rows that are BLOCK tiles apart. (top, left): the tile's first place, which may lie outside of the
- * image, as may others: zeros there. */
+/* Transforms column j to 6 rows of v that are BLOCK tiles apart. (top, left): the tile's first place. It may lie
+ * outside of the image, and so may others; zeros count there. */
 ALWAYS_INLINE void winograd_input(global const STORED(A_STORAGE) * image, int top, int left, int j, float *v) {
     floatv d[6][CHANNELS / VEC];
-    /* The columns of d that this one is made of, and their factors: a row of B^T. */
+    /* The columns of d that column j is made of, and their factors: a row of B^T. */
     const bool ends = j == 0 || j == 5;
     const float point = point_of(j), others = j < 3 ? FAR_2 : NEAR_2;
     const float wanted[4] = {ends ? NEAR_2 * FAR_2 : -point * others, ends ? -NEAR_2 - FAR_2 : -others,

@@ -1,23 +1,25 @@
-/* Convolutions of 3x3 taps one pixel apart by Winograd's F(2x2, 3x3), for devices with work-groups and local memory
- * (Lavin and Gray, CVPR 2016): the mathematics, and the signs of the transforms, are winograd_2x2.cl's.
+/* 3x3 convolutions with a stride and a dilation of 1 by Winograd's F(2x2, 3x3), for devices with work-groups and local
+ * memory (Lavin and Gray, CVPR 2016). The mathematics, and the signs of the transforms, are those of winograd_2x2.cl.
  *
- * A work-group of 16 x GM x GN items makes BM tiles of 2x2 outputs in BN channels from transform to output: GM x GN
- * items to each of the 16 products, an item's share of one in squares of 4 x 4, as in product_local.cl. BK channels of
- * the input at a time, through two buffers in local memory: while one is multiplied, the next numbers are on their way
- * from global memory. Half of the items bring inputs, each the 4x4 of one tile in one channel, and transform them; the
- * other half bring weights: so 16 registers an item are enough for what is on its way, instead of 32.
+ * A work-group of 16 x GM x GN items makes BM tiles of 2x2 outputs in BN channels, from transform to output. GM x GN
+ * items make each of the 16 products. An item's share of a product is in squares of 4 x 4, as in product_local.cl. The
+ * work-group takes BK channels of the input at a time, through two buffers in local memory: while one buffer is
+ * multiplied, the next numbers are loaded from global memory. Half of the items load inputs, each the 4x4 of one tile
+ * in one channel, and transform them. The other half load weights. So each item needs 16 registers for loaded numbers,
+ * instead of 32.
  *
- * Input (IN_H, IN_W, IN_C), output (OUT_H, OUT_W, COLUMNS), whose last tiles of TILES_H x TILES_W may reach beyond it;
- * any number of channels. Transformed weights are (blocks of BN columns, steps of BK channels, 16 products, BK, BN),
- * zeros behind the last column and channel: what a step takes of them lies as it does in local memory. */
+ * The input is (IN_H, IN_W, IN_C), the output (OUT_H, OUT_W, COLUMNS), with any number of channels. The last of the
+ * TILES_H x TILES_W tiles may reach beyond the output. Transformed weights are (blocks of BN columns, steps of BK
+ * channels, 16 products, BK, BN), with zeros after the last column and channel. So the weights of a step lie as they do
+ * in local memory. */
 #define TAKEN (BK * BN)
 #define STEPS ((IN_C + BK - 1) / BK)
 #define ITEMS (16 * GM * GN)
 
 #ifdef WEIGHTS
 
-/* Weights (3, 3, IN_C, COLUMNS), or TRANSPOSED (3, 3, COLUMNS, IN_C) with the taps turned round.
- * (columns in whole blocks, channels in whole steps) */
+/* Transforms weights (3, 3, IN_C, COLUMNS), or, if TRANSPOSED, (3, 3, COLUMNS, IN_C) with the taps in reverse order.
+ * Global size: (columns in whole blocks, channels in whole steps). */
 kernel void winograd_local_weights(global const float *restrict w, global float *restrict to) {
     int column = (int)get_global_id(0), channel = (int)get_global_id(1);
     bool there = column < COLUMNS && channel < IN_C;
@@ -52,31 +54,32 @@ kernel void winograd_local_weights(global const float *restrict w, global float 
 #define TM (BM / GM)
 #define TN (BN / GN)
 #define TILES (TILES_H * TILES_W)
-/* Items that bring inputs, one for each tile and channel of a step; as many bring weights. */
+/* HALF: how many items load inputs, one for each tile and channel of a step. As many items load weights. */
 #define HALF (BM * BK)
 #define W_LOADS (16 * TAKEN / 4 / HALF)
-/* What one of the two buffers holds: of inputs, and with weights. */
+/* The floats of one of the two buffers: of its inputs, and of inputs and weights. */
 #define V_FLOATS (16 * BK * BM)
 #define BUFFER (V_FLOATS + 16 * TAKEN)
 
-/* Arrays stay in registers where loops over them are unrolled. CPUs have no use for that, and PoCL takes long. */
+/* Arrays stay in registers if loops over them are unrolled. CPUs have no use for that, and PoCL takes long to compile
+ * it. */
 #ifdef ROLLED
 #define UNROLL_LOADS _Pragma("nounroll")
 #else
 #define UNROLL_LOADS UNROLL
 #endif
 
-/* Where tile t of channel k lies in a row of BM: neighbouring items store BK channels of some tiles, and this sends
- * them to as many of 32 banks as they are. Whole float4s change places. */
+/* The place of tile t of channel k in a row of BM. Neighbouring items store BK channels of some tiles, and these places
+ * lie in as many of the 32 banks as there are items. Whole float4s change places. */
 #define PLACE_OF(t, k) ((t) ^ ((k)*BM / 32 * 8))
 
-/* What an item brings, and where it goes in a buffer. */
+/* What an item loads, and its place in a buffer. */
 typedef struct load {
     global const float *from;
     int place;
     bool weights;
-    uint inside; /* inputs: which of the 4x4 are inside the image, a bit each */
-    int channel; /* inputs: of the step's */
+    uint inside; /* inputs: a bit for each of the 4x4, set if it lies inside the image */
+    int channel; /* inputs: the channel within the step */
 } load;
 
 ALWAYS_INLINE load load_of(global const float *x, global const float *u, int item, int m0, int tiles) {
@@ -92,7 +95,7 @@ ALWAYS_INLINE load load_of(global const float *x, global const float *u, int ite
     return (load){from, channel * BM + PLACE_OF(item / BK, channel), false, inside, channel};
 }
 
-/* The numbers of one step on their way. */
+/* Loads the numbers of one step into registers. */
 ALWAYS_INLINE void take(load l, int step, float way[16]) {
     if (l.weights) {
         global const float *from = l.from + (size_t)step * (16 * TAKEN);
@@ -113,7 +116,7 @@ ALWAYS_INLINE void take(load l, int step, float way[16]) {
     }
 }
 
-/* d = B^T d, of 4 numbers `step` apart. */
+/* d = B^T d, for 4 numbers that are `step` apart. */
 ALWAYS_INLINE void transform(float *d, int step) {
     float a = d[0], b = d[step], c = d[2 * step];
     d[0] = a - c;
@@ -134,12 +137,12 @@ ALWAYS_INLINE void put(local float *to, load l, float way[16]) {
     }
 }
 
-/* Which of the 16 products, and which of its squares, an item has. */
+/* Which of the 16 products an item has, and which of the squares in it. */
 typedef struct share {
     int product, lx, ly;
 } share;
 
-/* acc += the product of what lies in a buffer. Unrolled, the loop would take more than 128 registers. */
+/* acc += the product of the inputs and weights in a buffer. Unrolled, the loop would take more than 128 registers. */
 ALWAYS_INLINE void multiply(const local float *buffer, share s, float4 acc[TM][TN / 4]) {
     const local float *v_part = buffer + s.product * (BK * BM);
     const local float *u_part = buffer + V_FLOATS + s.product * TAKEN + s.lx * 4;
@@ -159,8 +162,8 @@ ALWAYS_INLINE void multiply(const local float *buffer, share s, float4 acc[TM][T
     }
 }
 
-/* The 2x2 outputs of a tile in one channel, from its sums at m. first, last: whether what is there already is to be
- * added, and whether all is there then: it gets bias and activation. */
+/* Makes the 2x2 outputs of a tile in one channel, from its sums at m. They are added to what is there, unless `first`.
+ * If `last`, the sums are complete, and get bias and activation. */
 ALWAYS_INLINE void output(const local float *m, global float *y, global const float *bias, int tile, int column,
                           bool first, bool last) {
     int image = tile / TILES, top = tile / TILES_W % TILES_H * 2, left = tile % TILES_W * 2;
@@ -186,8 +189,9 @@ ALWAYS_INLINE void output(const local float *m, global float *y, global const fl
     }
 }
 
-/* The group's outputs from all its sums, which pass through local memory: 4 GM tiles at a time. An item makes one
- * output tile after the other: side by side, they would take more than 128 registers. acc is zero afterwards. */
+/* Makes the work-group's outputs from all its sums, which pass through local memory, 4 * GM tiles at a time. An item
+ * makes one output tile after another: side by side, they would take more than 128 registers. acc is zero
+ * afterwards. */
 ALWAYS_INLINE void settle(local float *part, global float *y, global const float *bias, share s, int count, bool first,
                           bool last, float4 acc[TM][TN / 4]) {
     int m0 = (int)get_group_id(1) * BM, n0 = (int)get_group_id(0) * BN, tiles = count * TILES;
@@ -207,9 +211,9 @@ ALWAYS_INLINE void settle(local float *part, global float *y, global const float
     }
 }
 
-/* (blocks of BN columns, blocks of BM tiles). The output takes what there is every SUM steps, an even number, so that
- * rounding does not grow with the length of sums: registers have no room for a second one. Tiles behind the last are
- * the last again, and are not stored. */
+/* Work-groups: (blocks of BN columns, blocks of BM tiles). Sums are added to the output every SUM steps, an even
+ * number, so that rounding does not grow with their length: registers have no room for a second sum. Tiles after the
+ * last repeat it, and are not stored. */
 kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void winograd_local(global const float *restrict x,
                                                                               global const float *restrict u,
                                                                               global const float *restrict bias,

@@ -2,25 +2,27 @@
 #include "winograd_4x4.cl"
 #include "winograd_strided.cl"
 
-/* The weights' gradient of 3x3 convolutions by Winograd's products, for devices whose work-items are whole cores with
- * vectors: dw = G^T (sum over tiles of (B^T d B) (A z A^T)) G, from tiles of inputs d and gradients z of the outputs.
+/* The gradient of the weights of 3x3 convolutions by Winograd's products, for devices whose work-items are whole cores
+ * with vectors: dw = G^T (sum over tiles of (B^T d B) (A z A^T)) G, from tiles of inputs d and gradients z of the
+ * outputs.
  *
- * Input (IN_H, IN_W, IN_C) and gradient (OUT_H, OUT_W, COLUMNS); IN_C is a multiple of CHANNELS and CHANNELS of MR and
- * VEC, COLUMNS is a multiple of NR vectors. Numbers of both have A_STORAGE and B_STORAGE (prelude.cl). */
+ * The input is (IN_H, IN_W, IN_C), the gradient (OUT_H, OUT_W, COLUMNS). IN_C is a multiple of CHANNELS, CHANNELS of MR
+ * and of VEC, and COLUMNS of NR vectors. The input is stored as A_STORAGE, the gradient as B_STORAGE (prelude.cl). */
 #define TILES (TILES_H * TILES_W)
 #define PANELS (COLUMNS / WIDTH)
-/* (columns, rows by slots, panels, IN_C, WIDTH) */
+/* The sums of a slice: (columns, rows by slots, panels, IN_C, WIDTH). */
 #define SUMS ((size_t)(POINTS * POINTS) * IN_C * COLUMNS)
 
 #ifdef GRADIENT
 
-/* The slices' sums to weights (3, 3, IN_C, COLUMNS). (vectors of IN_C, panels) */
+/* Transforms the sums of all slices to the gradient of the weights (3, 3, IN_C, COLUMNS). Global size: (vectors of
+ * IN_C, panels). */
 TILE_KERNEL void winograd_gradient(global const float *sums, global STORED(TO_STORAGE) * to, float factor) {
     int first = (int)get_global_id(0) * VEC, panel = (int)get_global_id(1);
     for (int i = 0; i < VEC * NR; i++) {
         int channel = first + i / NR, part = i % NR * VEC;
         size_t at = ((size_t)panel * IN_C + channel) * WIDTH + part;
-        floatv rows[3][POINTS]; /* of taps, columns of products */
+        floatv rows[3][POINTS]; /* rows of taps, columns of products */
         for (int j = 0; j < POINTS; j++) {
             floatv m[POINTS], taps[3];
             UNROLL for (int slot = 0; slot < POINTS; slot++) {
@@ -38,7 +40,7 @@ TILE_KERNEL void winograd_gradient(global const float *sums, global STORED(TO_ST
             UNROLL for (int x = 0; x < 3; x++) {
                 global STORED(TO_STORAGE) *place =
                     to + ((size_t)(y * 3 + x) * IN_C + channel) * COLUMNS + panel * WIDTH + part;
-#ifdef ADDS /* to what is there, unless factor is 0, and then times it */
+#ifdef ADDS /* to = factor * (to + the gradient), unless `factor` is 0 */
                 if (factor != 0) taps[x] = factor * (LOADV_ALIGNED(place) + taps[x]);
 #endif
                 WRITE_V_ALIGNED(TO_STORAGE, taps[x], place);
@@ -49,7 +51,8 @@ TILE_KERNEL void winograd_gradient(global const float *sums, global STORED(TO_ST
 
 #else
 
-/* Column j of A z A^T in a panel, to u by lines that are BLOCK tiles apart. (rows, columns): of the tile, inside. */
+/* Writes column j of A z A^T in a panel to u, in lines that are BLOCK tiles apart. rows, columns: how many of the
+ * tile's lie inside the output. */
 ALWAYS_INLINE void transform_gradient(global const STORED(B_STORAGE) * z, int rows, int columns, int j, floatv *u) {
     UNROLL for (int n = 0; n < NR; n++) {
         floatv across[SIDE], lines[LINES];
@@ -62,7 +65,7 @@ ALWAYS_INLINE void transform_gradient(global const STORED(B_STORAGE) * z, int ro
     }
 }
 
-/* MR channels by a panel of the sums, of `tiles` tiles; fresh: nothing is there yet. */
+/* Adds the products of `tiles` tiles to MR channels by a panel of the sums. fresh: the sums have nothing yet. */
 ALWAYS_INLINE void add_products(const float *v, const floatv *u, int tiles, global float *sums, bool fresh) {
     floatv acc[MR][NR];
     UNROLL for (int r = 0; r < MR; r++) UNROLL for (int n = 0; n < NR; n++) {
@@ -79,7 +82,8 @@ ALWAYS_INLINE void add_products(const float *v, const floatv *u, int tiles, glob
         STOREV_ALIGNED(acc[r][n], sums + (r * NR + n) * VEC);
 }
 
-/* Each slice sums its share of the tiles to its part of `to`, for CHANNELS of the input's. (parts of IN_C, slices) */
+/* Each slice sums its share of the tiles to its part of `to`, for CHANNELS channels of the input. Global size: (parts
+ * of IN_C, slices). */
 TILE_KERNEL void winograd_outer(global const STORED(A_STORAGE) * x, global const STORED(B_STORAGE) * dz,
                                 global float *to, int count) {
     int channel = (int)get_global_id(0) * CHANNELS, slice = (int)get_global_id(1);
@@ -90,7 +94,7 @@ TILE_KERNEL void winograd_outer(global const STORED(A_STORAGE) * x, global const
     int image[BLOCK], top[BLOCK], left[BLOCK];
     to += slice * SUMS + (size_t)channel * WIDTH;
     x += channel;
-    do { /* once without tiles, too: the sums are zeros then */
+    do { /* once even without tiles: the sums are zeros then */
         int tiles = min(end - first, BLOCK);
         for (int i = 0; i < tiles; i++) {
             int place = (first + i) % TILES;
@@ -105,7 +109,7 @@ TILE_KERNEL void winograd_outer(global const STORED(A_STORAGE) * x, global const
                     transform_gradient(dz + (((size_t)image[i] * OUT_H + top[i]) * OUT_W + left[i]) * COLUMNS +
                                            panel * WIDTH,
                                        OUT_H - top[i], OUT_W - left[i], j, u + i * NR);
-                for (int line = 0; line < LINES; line++) { /* lines of the same taps have one sum */
+                for (int line = 0; line < LINES; line++) { /* lines of the same taps share one sum */
                     const int sum = TAPS_OF(j) * POINTS + TAPS_OF(line);
                     global float *sums = to + ((size_t)sum * PANELS + panel) * (IN_C * WIDTH);
                     for (int c = 0; c < CHANNELS; c += MR)

@@ -1,22 +1,22 @@
-/* The transforms of 3x3 convolutions with strides of 2: 4x4 outputs y from 9x9 inputs d by 81 products a channel
- * instead of 144; and, SPREAD, of their gradient by the input: 8x8 of these from 5x5 d.
+/* The transforms of 3x3 convolutions with strides of 2: 4x4 outputs y from 9x9 inputs d, with 81 products per channel
+ * instead of 144. SPREAD: those of their gradient by the input: 8x8 gradients y from 5x5 d.
  *
- * Along an axis y[i] = g[0] d[2i] + g[1] d[2i + 1] + g[2] d[2i + 2]. The first and the last term are a convolution of
- * two taps with the inputs at even places, which Winograd's F(4, 2) makes by five products of the points NEAR, -NEAR,
- * FAR, -FAR and infinity (as in winograd_4x4.cl; 1/2 and 3/2 lose least here); the other term is a product of each odd
- * input with the middle tap. So an axis has 9 lines: those of the five points, and those of the odd inputs, which share
- * a line of taps: 6 lines of taps are POINTS.
+ * Along an axis, y[i] = g[0] d[2i] + g[1] d[2i + 1] + g[2] d[2i + 2]. The first and the last term are a convolution of
+ * two taps with the inputs at even places. Winograd's F(4, 2) makes it by five products, of the points NEAR, -NEAR,
+ * FAR, -FAR and infinity (as in winograd_4x4.cl; 1/2 and 3/2 lose least here). The other term is a product of each odd
+ * input with the middle tap. So an axis has 9 LINES: those of the five points, and those of the four odd inputs. The
+ * latter share a line of taps, so there are 6 lines of taps, POINTS.
  *
- * Spread, y[2i] = g[0] d[i] + g[2] d[i + 1] and y[2i + 1] = g[1] d[i + 1] for i from 0 to 3: the even outputs are made
- * of the points' lines, and each odd one of an input's. CHANNELS of an image (IN_H, IN_W, IN_C) are transformed, by one
- * column at a time. */
+ * With SPREAD, y[2i] = g[0] d[i] + g[2] d[i + 1] and y[2i + 1] = g[1] d[i + 1] for i from 0 to 3. The even outputs are
+ * made of the lines of the points, and each odd output of the line of one input. CHANNELS channels of an image (IN_H,
+ * IN_W, IN_C) are transformed, by one column at a time. */
 #if STRIDE == 2 || SIDE == 8
 #define POINTS 6
 #define LINES 9
 #define TAPS_OF(line) min(line, 5)
 #define WIDTH (NR * VEC)
 #define ROW_OF(slot) (slot)
-/* 1 / N of NEAR and FAR */
+/* 1 / N of the points NEAR and FAR */
 #define AT_NEAR (1 / (2 * NEAR * (NEAR_2 - FAR_2)))
 #define AT_FAR (1 / (2 * FAR * (FAR_2 - NEAR_2)))
 
@@ -43,11 +43,11 @@ ALWAYS_INLINE void from_outputs(const floatv *z, floatv *lines) {
     UNROLL for (int i = 0; i < 4; i++) lines[5 + i] = z[i];
 }
 
-/* The finite point of column j below 4. */
+/* The point of column j, 0 to 3: NEAR, -NEAR, FAR, -FAR. */
 ALWAYS_INLINE float point_of(int j) { return (j % 2 ? -1 : 1) * (j < 2 ? NEAR : FAR); }
 
 #ifdef SPREAD
-#define APART 2 /* outputs of the points */
+#define APART 2 /* the outputs of the points are 2 apart */
 #else
 #define APART 1
 #endif
@@ -71,7 +71,7 @@ ALWAYS_INLINE void add_across(int j, floatv row, floatv *y) {
 }
 
 #ifdef BLOCK
-/* Element j of A z for a row of four gradients of outputs, of which so many are inside. */
+/* Element j of A z for a row of four gradients of outputs, of which the first `inside` lie inside the output. */
 ALWAYS_INLINE floatv winograd_gradient_at(global const STORED(B_STORAGE) * z, int inside, int j) {
     floatv sum = 0;
     if (j > 3) {
@@ -84,17 +84,18 @@ ALWAYS_INLINE floatv winograd_gradient_at(global const STORED(B_STORAGE) * z, in
 }
 
 #ifdef SPREAD
-#define EVEN(i) (i) /* the inputs of the points, and those of the other lines */
+#define EVEN(i) (i) /* the inputs of the points, then those of the other lines */
 #define ODD(i) ((i) + 1)
 #else
 #define EVEN(i) (2 * (i))
 #define ODD(i) (2 * (i) + 1)
 #endif
-/* Column j to v by 9 lines that are BLOCK tiles apart. (top, left): the tile's first place, which may lie outside of
- * the image, as may others: zeros there. */
+/* Transforms column j to 9 lines of v that are BLOCK tiles apart. (top, left): the tile's first place. It may lie
+ * outside of the image, and so may others; zeros count there. */
 ALWAYS_INLINE void winograd_input(global const STORED(A_STORAGE) * image, int top, int left, int j, float *v) {
     floatv d[EVEN(4) + 1][CHANNELS / VEC];
-    /* The columns of d that this one is made of, and their factors: a row of B^T. Of an odd input that alone. */
+    /* The columns of d that column j is made of, and their factors: a row of B^T. The column of an odd input is made of
+     * that input alone. */
     const bool last = j == 4, single = j > 4;
     const float point = point_of(j), others = j < 2 ? FAR_2 : NEAR_2;
     float wanted[4] = {-point * others, -others, point, 1};

@@ -3,23 +3,22 @@
 #include "winograd_strided.cl"
 #include "winograd_weights.cl"
 
-/* 3x3 convolutions with a STRIDE of 1 or 2 by Winograd's products, by tiles of SIDE x SIDE outputs, for devices whose
- * work-items are whole cores with vectors. SPREAD: the gradient by the input of one with a stride of 2. A work-item
- * makes BLOCK tiles from transform to output in memory of its own, which stays in its core's cache: through the memory
- * of all, transforms cost more than they save.
+/* 3x3 convolutions with a STRIDE of 1 or 2 by Winograd's products, in tiles of SIDE x SIDE outputs, for devices whose
+ * work-items are whole cores with vectors. SPREAD: the gradient by the input of a convolution with a stride of 2. A
+ * work-item makes BLOCK tiles, from transform to output, in private memory, which stays in its core's cache. Through
+ * global memory, transforms would cost more than they save.
  *
- * A column of the products at a time, for GROUP channels of the output: more tiles of a block have room in the cache,
- * and so the weights are read less often. A column's rows come by pairs of opposite points, whose sums and differences
- * make the outputs; the last pair, of 0 and infinity, is added to the first and the last output while it is summed over
- * the channels. With strides of 2 infinity comes alone, beside lines that are rows of the outputs. The columns are
- * added up as they come.
+ * A work-item makes one column of the products at a time, for GROUP channels of the output. So the cache has room for
+ * more tiles of a block, and the weights are read less often. The rows of a column come by pairs of opposite points,
+ * whose sums and differences make the outputs. The last pair, 0 and infinity, is added to the first and the last output
+ * while it is summed over the channels. With strides of 2, infinity comes alone, beside lines that are rows of the
+ * outputs. The columns are added up as they come.
  *
- * Input (IN_H, IN_W, IN_C), output (OUT_H, OUT_W, COLUMNS); channels of both are whole vectors, COLUMNS is a multiple
- * of NR of them; GROUP divides COLUMNS and is a multiple of NR vectors. POOLED: a tile is a window whose maximum is
- * kept, in (TILES_H, TILES_W, COLUMNS); else tiles may reach beyond the output. Tiles are STEP_H and STEP_W apart, of
- * which the first begins FIRST_H and FIRST_W in front of the output; in the input they are IN_STEP of that apart.
- * Input, weights and output have numbers of A_STORAGE, B_STORAGE and C_STORAGE (prelude.cl); what is transformed are
- * floats. */
+ * The input is (IN_H, IN_W, IN_C), the output (OUT_H, OUT_W, COLUMNS). The channels of both are whole vectors. COLUMNS
+ * is a multiple of GROUP, and GROUP of NR vectors. POOLED: a tile is a window whose maximum is kept, in (TILES_H,
+ * TILES_W, COLUMNS); else tiles may reach beyond the output. Tiles are STEP_H and STEP_W apart, and the first one
+ * begins FIRST_H and FIRST_W before the output. In the input, they are IN_STEP of that apart. Input, weights and output
+ * are stored as A_STORAGE, B_STORAGE and C_STORAGE (prelude.cl). Transforms are in floats. */
 #define TILES (TILES_H * TILES_W)
 #ifdef SPREAD
 #define IN_STEP(step) ((step) / 2)
@@ -29,14 +28,14 @@
 
 #ifdef WEIGHTS
 
-/* (vectors of IN_C, vectors of COLUMNS) */
+/* Global size: (vectors of IN_C, vectors of COLUMNS). */
 TILE_KERNEL void winograd_tile_weights(global const STORED(B_STORAGE) * w, global float *to) {
     transform_weights(w, to, (int)get_global_id(0) * VEC, (int)get_global_id(1) * VEC);
 }
 
 #else
 
-/* Pairs of opposite points; with lines that are no points' these come behind them. */
+/* PAIRS: pairs of opposite points. If there are lines that belong to no points, they come after the points. */
 #if LINES > POINTS
 #define PAIRS 2
 #else
@@ -44,8 +43,9 @@ TILE_KERNEL void winograd_tile_weights(global const STORED(B_STORAGE) * w, globa
 #endif
 
 #ifdef SPREAD
-#define ROWS 4 /* of the outputs, that are made of points */
-/* MR tiles' other rows of the outputs in column j of the products, from the lines behind that of infinity, v. */
+#define ROWS 4 /* rows of the outputs that are made of points */
+/* Makes the other rows of the outputs of MR tiles in column j of the products, from the lines after that of infinity,
+ * v. */
 ALWAYS_INLINE void add_single_rows(const float *v, global const float *u, int j, floatv *y) {
     for (int line = 0; line < 4; line += 2) {
         floatv acc[2][MR][NR];
@@ -82,7 +82,7 @@ ALWAYS_INLINE void add_lines(const float *v, global const float *u, floatv (*acc
 #endif
 
 #if STRIDE == 2
-/* Adds the line of infinity, v, to the last row, and each line of odd inputs behind it to a row. */
+/* Adds the line of infinity, v, to the last row, and each line of odd inputs after it to a row. */
 ALWAYS_INLINE void add_lines(const float *v, global const float *u, floatv (*acc)[MR][NR], floatv (*kept)[NR][2]) {
     for (int k = 0; k < IN_C; k++) {
         floatv last[NR], middle[NR];
@@ -111,8 +111,8 @@ ALWAYS_INLINE void add_lines(const float *v, global const float *u, floatv (*acc
 }
 #endif
 
-/* MR tiles' sums in column j of the products, added up downwards, from their inputs v, transformed, and a column of
- * weights; then added across to y, by tiles of (SIDE, SIDE, NR). */
+/* Makes the sums of MR tiles in column j of the products, from their transformed inputs v and a column of weights. The
+ * sums are added up downwards, then added across to y, by tiles of (SIDE, SIDE, NR). */
 ALWAYS_INLINE void multiply(const float *v, global const float *u, int j, floatv *y) {
     floatv acc[2][MR][NR], kept[MR][NR][2];
     UNROLL for (int h = 0; h < 2; h++) UNROLL for (int i = 0; i < MR; i++) UNROLL for (int n = 0; n < NR; n++)
@@ -128,7 +128,7 @@ ALWAYS_INLINE void multiply(const float *v, global const float *u, int j, floatv
                 }
             }
         }
-        if (pair == POINTS / 2 - 1) continue; /* the last one is added as it is summed */
+        if (pair == POINTS / 2 - 1) continue; /* the last pair is added as it is summed */
         UNROLL for (int i = 0; i < MR; i++) UNROLL for (int n = 0; n < NR; n++)
             join_pair(pair, &acc[0][i][n], &acc[1][i][n], kept[i][n]);
     }
@@ -143,7 +143,7 @@ ALWAYS_INLINE void multiply(const float *v, global const float *u, int j, floatv
 #endif
 }
 
-/* A tile's outputs in a vector of channels, y by (SIDE, SIDE, NR), to where they belong. */
+/* Stores the outputs of a tile in a vector of channels. y: (SIDE, SIDE, NR). */
 ALWAYS_INLINE void finish(const floatv *y, int tile, int channel, int tiles, global const float *bias,
 #ifdef POOLED
                           global uchar *winner,
@@ -174,7 +174,7 @@ ALWAYS_INLINE void finish(const floatv *y, int tile, int channel, int tiles, glo
 #endif
 }
 
-/* (blocks of BLOCK tiles) */
+/* Global size: (blocks of BLOCK tiles). */
 TILE_KERNEL void winograd_tile(global const STORED(A_STORAGE) * x, global const float *u, global const float *bias,
                                global STORED(C_STORAGE) * to,
 #ifdef POOLED

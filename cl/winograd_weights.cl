@@ -1,6 +1,7 @@
-/* The taps of 3x3 convolutions, transformed by G of winograd_2x2.cl, winograd_4x4.cl or winograd_strided.cl: weights
- * (3, 3, IN_C, COLUMNS), or TRANSPOSED (3, 3, COLUMNS, IN_C) with the taps turned round, to (panels of NR vectors,
- * POINTS columns, POINTS / 2 pairs of rows, IN_C, 2 rows, NR vectors). (vectors of IN_C, vectors of COLUMNS) */
+/* Transforms the taps of 3x3 convolutions by G of winograd_2x2.cl, winograd_4x4.cl or winograd_strided.cl. The weights
+ * are (3, 3, IN_C, COLUMNS), or, if TRANSPOSED, (3, 3, COLUMNS, IN_C) with the taps in reverse order. The result is
+ * (panels of NR vectors, POINTS columns, POINTS / 2 pairs of rows, IN_C, 2 rows, NR vectors). Global size: (vectors of
+ * IN_C, vectors of COLUMNS). */
 #ifdef WEIGHTS
 ALWAYS_INLINE void transform_weights(global const STORED(B_STORAGE) * w, global float *to, int first, int column) {
     to += (size_t)(column / WIDTH) * (POINTS * POINTS * IN_C * WIDTH) + column % WIDTH;
@@ -16,7 +17,7 @@ ALWAYS_INLINE void transform_weights(global const STORED(B_STORAGE) * w, global 
 #endif
     }
     for (int l = 0; l < VEC; l++) {
-        floatv down[3][POINTS], all[POINTS]; /* a tap's column to the points, then a point's row */
+        floatv down[3][POINTS], all[POINTS]; /* a column of taps to the points, then a row of points */
         UNROLL for (int x = 0; x < 3; x++) from_taps(g[x][l], g[3 + x][l], g[6 + x][l], down[x]);
         UNROLL for (int slot = 0; slot < POINTS; slot++) {
             int row = ROW_OF(slot);
