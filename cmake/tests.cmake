@@ -37,6 +37,11 @@ set(CLQ_TEST_ENVIRONMENT
 
 option(CLIQUE_TESTS_WERROR "Warnings in the tests' programs are errors" OFF)
 
+# Half of the programs that a build links are tests. GNU gold, where the system has it, links each in half of the time.
+include(CheckLinkerFlag)
+check_linker_flag(C -fuse-ld=gold CLQ_HAS_GOLD)
+set(CLQ_TEST_LINKER $<$<BOOL:${CLQ_HAS_GOLD}>:-fuse-ld=gold>)
+
 # Tests that open many trainers keep their programs (tests/support/keep_compiler.c). Exceptions are these tests, which count
 # or fail the calls that load programs, or whose drivers watch the release of objects.
 set(loading_tests plans trace strict counts paths upload_ahead)
@@ -71,6 +76,7 @@ foreach(layer IN LISTS CLQ_LAYERS)
     clq_compile_options(${target})
     # Tests are compiled more often than they run, so optimization is low.
     target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1> $<$<BOOL:${CLIQUE_TESTS_WERROR}>:-Werror>)
+    target_link_options(${target} PRIVATE ${CLQ_TEST_LINKER})
     target_link_libraries(${target} PRIVATE ${shared} PkgConfig::CMOCKA)
     # The processes that meet in a world are threads here, over the tests' own network, also in each layer above world.
     if(NOT layer STREQUAL "world" AND "world" IN_LIST CLQ_CLOSURE_${layer})
