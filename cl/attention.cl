@@ -5,8 +5,8 @@
  * heads / shared of them use the same head of the caches.
  *
  * attend: matrices are given by their pitches, as in batched.cl. Number (i, j) of the mask lies at i * mask_row + j *
- * mask_column. DOT: the columns of k lie side by side in memory, else its rows do. ADDS: the mask is added to the
- * scores. SELECTS: a score becomes `low` if its number in the mask is 0. */
+ * mask_column. With TILE, the columns of k lie side by side in memory if DOT, else its rows do. ADDS: the mask is added
+ * to the scores. SELECTS: a score becomes `low` if its number in the mask is 0. */
 
 #if defined(ADDS) || defined(SELECTS)
 #define MASK_PARAMETER global const float *mask,
@@ -186,7 +186,7 @@ DEFINE_TOGETHER(most_together, fmax)
 DEFINE_TOGETHER(sum_together, SUM_OF)
 
 /* y[0 … value) = the sum of n rows, each row times its share. The shares are the softmax of the scores. most: the
- * largest of this item's scores. If there are several times as many items as columns, the items also share the rows. */
+ * largest of this item's scores. If there are at least two items for each column, the items also share the rows. */
 ALWAYS_INLINE void mix_together(local float *numbers, global float *own, global const float *rows, global float *y,
                                 int n, int value, int pitch, float most) {
     const int item = (int)get_local_id(0), columns = min(value, GROUP), parts = GROUP / columns, part = item / columns;

@@ -2,7 +2,7 @@
  * the numbers lie: number (i, j) of a matrix lies at i * row + j * column. A sample has counts0 * counts1 matrices of
  * each kind, at p * pitch0 + q * pitch1. If all samples share a value, its pitch between samples is 0.
  *
- * The columns of C lie side by side in memory. So do the columns of B, unless there is one of these options:
+ * The columns of C lie side by side in memory. With TILE, so do the columns of B, unless one of these options is set:
  * - DOT: the columns of A and the rows of B lie side by side.
  * - B_APART: the columns of B lie apart.
  * - PACKED: the rows of B lie side by side, k is at most PACKED, and a panel of B is transposed once for many rows of
@@ -61,8 +61,8 @@ ALWAYS_INLINE floatv columns_of(global const b_number *b, int left, int b_column
 }
 
 #ifdef PACKED
-/* Packs k rows of VEC columns of B into every `apart`-th vector of `to`. The numbers of a column lie side by side, so
- * the columns are transposed in squares. `left` of the columns exist; the missing ones are 0. */
+/* Packs k rows of VEC columns of B into every `apart`-th vector of `to`. The numbers of a column lie side by side in B,
+ * so the columns are transposed in squares. `left` of the columns exist; the missing ones are 0. */
 ALWAYS_INLINE void pack(floatv *to, int apart, global const b_number *b, int left, int k, int b_column) {
     for (int at = 0; at < k; at += VEC) {
         floatv square[VEC];

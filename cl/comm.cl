@@ -81,7 +81,7 @@ DEFINE_TO_BF16(to_bf16, uint, float, as_uint, convert_ushort, ushort)
 #define COMBINE(a, b) ((a) + (b))
 #elif OP == 1
 #define COMBINE(a, b) ((a) * (b))
-#elif defined(REAL) /* NaN wins: it is unequal to everything, itself included */
+#elif defined(REAL) /* NaN wins: < and > with it are false, and it is unequal to itself */
 #if OP == 2
 #define COMBINE(a, b) (((a) < (b)) || ((a) != (a)) ? (a) : (b))
 #define COMBINES(a, b) (((a) < (b)) | ((a) != (a)) ? (a) : (b))

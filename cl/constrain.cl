@@ -5,8 +5,8 @@ KERNEL void constrain(global float *w, int block, int n) {
     FOR_MY (i, n) own[i] = own[i] < 0.0f ? 0.0f : own[i];
 }
 #else
-/* The variable has axes (k0, r1, k2, r3, k4). For each place along the k axes, the numbers along the r axes are scaled:
- * their norm goes the part `rate` of the way to the nearest norm between `least` and `most`. */
+/* The variable has axes (k0, r1, k2, r3, k4). For each place along the k axes, the numbers along the r axes are scaled,
+ * so that their norm moves by the fraction `rate` towards the nearest norm in [least, most]. */
 KERNEL void constrain(global float *w, int block, int k0, int r1, int k2, int r3, int k4, float least, float most,
                       float rate) {
     const float epsilon = 1e-7f; /* Keras's */

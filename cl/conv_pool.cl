@@ -185,7 +185,7 @@ TILE_KERNEL void conv_pool_forward(global const x_number *x, global const float 
 /* ---- lists of nonzero gradients ----
  * For each example and channel, `lengths` has the number of nonzero gradients, and `lists` has an entry for each. An
  * entry is the value, and the offset at which the input patch that it met begins, in numbers from the image's first.
- * SHORT: an entry has 16 bits each for the offset in pixels, and the value as it was stored. */
+ * SHORT: the value is as it was stored, and the offset counts pixels; both have 16 bits. */
 
 #ifdef SHORT
 typedef ushort2 entry;

@@ -1,7 +1,7 @@
 /* Copies channels of the rows of x to channels of the rows of y. Without TILE, channels are counted in packs of WIDTH,
- * which divides all of their numbers: a row of x has `from` packs, a row of y has `to`, and `packs` of them are copied.
- * With TILE, they are counted one by one, a work-item takes whole rows, and vectors begin anywhere. X_STORAGE and
- * Y_STORAGE: how the numbers are stored (prelude.cl). */
+ * which divides all counts and offsets of channels: a row of x has `from` packs, a row of y has `to`, and `packs` of
+ * them are copied. With TILE, channels are counted one by one, a work-item takes whole rows, and vectors begin
+ * anywhere. X_STORAGE and Y_STORAGE: how the numbers are stored (prelude.cl). */
 typedef STORED(X_STORAGE) x_number;
 typedef STORED(Y_STORAGE) y_number;
 

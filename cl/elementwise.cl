@@ -226,9 +226,9 @@ ALWAYS_INLINE floatv dropout(const memory *m, size_t at, bool single, floatv x, 
     return stays ? x * as_float(scale) : (floatv)0;
 }
 
-/* A random number of the normal distribution. Its size is what the distribution exceeds with probability v, 0 < v <=
- * 1/2: sqrt(2) times the inverse of erf at 1 - 2 v, by the polynomials of Giles, "Approximating the erfinv function"
- * (GPU Computing Gems, 2011). The highest bit of the random word is the sign. */
+/* A random number of the standard normal distribution. The distribution exceeds the number's size with probability v,
+ * 0 < v <= 1/2: the size is sqrt(2) times the inverse of erf at 1 - 2 v, by the polynomials of Giles, "Approximating
+ * the erfinv function" (GPU Computing Gems, 2011). The highest bit of the random word is the sign. */
 ALWAYS_INLINE floatv normal(const memory *m, size_t at, bool single, uint layer) {
     const uintv word = random_words(m, at, single, m->w0, m->w1, layer);
     const floatv v = (CLQ_JOIN(convert_float, VEC)(word & 0x7fffffffu) + 0.5f) * 0x1p-32f;

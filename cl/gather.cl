@@ -1,6 +1,6 @@
-/* Looks up rows of a table by their numbers (an embedding), and the gradient of the table. x: numbers of rows, `tokens`
- * for each sample; numbers beyond the table count as its nearest end. table (rows, width). X_STORAGE, Y_STORAGE,
- * DY_STORAGE: how the numbers of samples are stored (prelude.cl). */
+/* Looks up rows of a table by their numbers (an embedding), and makes the gradient of the table. x: numbers of rows,
+ * `tokens` for each sample; numbers beyond the table count as its nearest end. table (rows, width). X_STORAGE,
+ * Y_STORAGE, DY_STORAGE: how the numbers of samples are stored (prelude.cl). */
 typedef STORED(X_STORAGE) x_number;
 typedef STORED(Y_STORAGE) y_number;
 typedef STORED(DY_STORAGE) dy_number;

@@ -279,7 +279,7 @@ static inline float *metric_binary_confusion(local float *shared, row_args *row,
 #define MEASURE(k) end = CLQ_JOIN(metric_, METRIC_##k)(shared, &row, METRIC_VALUE_##k, end);
 #endif
 
-/* Finds the row's largest value. If softmax was left out, also sums up the exponentials. */
+/* TOP: finds the row's largest value. If metrics take softmax of the row, also sums up the exponentials. */
 static inline void row_prepare(local float *shared, row_args *row) {
 #ifdef TOP
     row->top = row_top(shared, row->x, row->classes, row->room, &row->most);
@@ -298,9 +298,8 @@ static inline void row_prepare(local float *shared, row_args *row) {
 #define TARGETS(rows, classes) ((size_t)(rows) * (classes))
 #endif
 
-/* Each share (a work-item or a work-group) sums up the loss and the metrics' totals of its rows, and multiplies them by
- * `share`. The TOTALS sums of share number s go to out[(base + s) * stride + at]. Metrics come before the loss, since
- * the gradient may lie over x. */
+/* Each work-item or work-group g sums up the loss and the metrics' totals of its rows, each times `share`. The TOTALS
+ * sums go to out[(base + g) * stride + at] and after it. Metrics come before the loss: the gradient may lie over x. */
 /* SCALED: the gradient is multiplied by initial * 2^scaling[0]. */
 #ifdef SCALED
 #define SCALE_PARAMETERS global const int *scaling, float initial,
@@ -394,7 +393,7 @@ KERNEL void store_bins(global const int *bins, int count, global float *metrics,
     FOR_MY (i, count) metrics[slot * stride + at + i] = bins[i];
 }
 
-/* metrics[slot * stride + at + k] = the sum of total k over the shares. One work-group. */
+/* metrics[slot * stride + at + k] = the sum of total k over `count` shares. One work-group. */
 KERNEL void sum_shares(global const float *shares, int count, global float *metrics, int slot, int stride, int at,
                        local float *shared) {
     UNROLL for (int k = 0; k < TOTALS; k++) {

@@ -2,7 +2,7 @@
  *
  * One text serves both families of kernels. LANES lanes work on a row. With TILE, they are the lanes of a vector: there
  * are few work-items, each with a range of rows. Otherwise, they are the items of a work-group, and n groups take every
- * n-th row each. lanes_t is what the vector of lanes holds, or one item. FOR_LANES walks along a row. all_max, all_min
+ * n-th row each. lanes_t is what the vector of lanes, or one item, holds. FOR_LANES walks along a row. all_max, all_min
  * and all_sum combine the lanes. */
 
 #ifdef TILE
@@ -122,7 +122,7 @@ typedef struct row_args {
     float delta;
     float gamma, balance_1, balance_0; /* focal losses: the exponent; the weights of a target of 1 and of 0 */
     int top;                           /* with TOP: the class with the largest value */
-    float most, total;                 /* the largest value; the sum of exp(x - most), if softmax was left out */
+    float most, total;                 /* the largest value; for softmax in metrics, the sum of exp(x - most) */
 #ifdef BINS
     volatile global int *bins; /* the bins of the next metric that counts */
 #endif
@@ -415,7 +415,7 @@ static inline lanes_t value_log_cosh(lanes_t x, lanes_t t, const row_args *row, 
     return size < 1.0f ? log1p(m * m / (2.0f * (1.0f + m))) : far;
 }
 
-/* x - t log(rate). If the rate has no logarithm, because it is not above 0, that of 1e-7 is taken. The slope is
+/* x - t log(x + 1e-7). If x + 1e-7 has no logarithm, because it is not above 0, that of 1e-7 is taken. The slope is
  * Keras's. */
 static inline lanes_t value_poisson(lanes_t x, lanes_t t, const row_args *row, lanes_t *slope) {
     lanes_t rate = x + LEAST;

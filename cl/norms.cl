@@ -107,7 +107,7 @@ KERNEL void global_factor(global const float *squares OFF_PARAMETER, int variabl
     if (FIRST_LANE) factors[0] = TAKEN_OFF(factor_of(total, limit));
 }
 
-/* factors[block], by the norm of the block's variable. Gaps are not clipped. */
+/* factors[block], by the norm of the block's variable. Gaps are not clipped: their factor is 1, or `off` if SCALED. */
 KERNEL void block_factors(global const float *squares OFF_PARAMETER, global const int *table, int entries, float limit,
                           global float *factors, local float *shared) {
     FOR_MY_ENTRY(e, entries) {

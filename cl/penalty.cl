@@ -31,7 +31,7 @@ KERNEL void penalty_loss(global const float *w, global float *metrics, int slot,
     if (get_global_id(0) == 0) metrics[slot * stride] += (float)count * sum;
 }
 
-/* Like the gradient of the loss, this is the sum over the samples, each times `scale`. */
+/* Like the gradient of the loss, dw is the sum over the samples, each times `scale`. */
 KERNEL void penalty_gradient(SCALE_PARAMETERS global const float *w, global float *dw, float scale, int count, int n,
                              float l1, float l2) {
     const float factor = (float)count * SCALE_OF(scale);

@@ -174,8 +174,8 @@ ALWAYS_INLINE ushortv to_bfloatv(floatv value) {
 #define WRITE_PACK(S, N, v, p) CLQ_JOIN(WRITE_PACK_, S)(N, v, p)
 
 /* READ_V_UNTIL: the vector from p on. Nothing at or after `end` is read; those lanes are 0. READ_RUN: n numbers from p
- * on, which lie before `end`, as floats in private memory, which has room for whole vectors. Nothing at or after `end`
- * is read. So 16-bit numbers that are needed one by one are converted by whole vectors. */
+ * on, all of them before `end`, become floats in private memory, which has room for whole vectors. Nothing at or after
+ * `end` is read. So 16-bit numbers that are needed one by one are converted by whole vectors. */
 #define CLQ_READ_UNTIL(name, S)                                                                                        \
     ALWAYS_INLINE floatv name(global const STORED(S) * p, global const STORED(S) * end) {                              \
         if (p + VEC <= end) return READ_V(S, p);                                                                       \
@@ -198,7 +198,7 @@ CLQ_READ_RUN(read_2_run, 2)
 #define READ_RUN(S, to, p, n, end) CLQ_JOIN(CLQ_JOIN(read_, S), _run)(to, p, n, end)
 
 /* The attributes of kernels whose work-groups have one item. Unless told not to, Intel's compiler for CPUs also
- * vectorizes a kernel across work-items. Then compiling takes ten times as long as for the kernel alone. */
+ * vectorizes a kernel across work-items, which takes ten times as long as compiling the kernel alone. */
 #ifdef cl_intel_vec_len_hint
 #define CLQ_GROUP_OF_ONE __attribute__((reqd_work_group_size(1, 1, 1), intel_vec_len_hint(1)))
 #else
@@ -208,7 +208,7 @@ CLQ_READ_RUN(read_2_run, 2)
 #ifndef CLQ_JOINED
 #define TILE_KERNEL kernel CLQ_GROUP_OF_ONE
 #else
-/* CLQ_JOINED: kernels are functions that another kernel calls, which passes the ids of the work-item
+/* CLQ_JOINED: kernels are functions. Another kernel calls them, and passes the id of the work-item
  * (src/device/program/source_text.c). They are not inlined, since compilers take several times as long for one large
  * function. Their vectors are as wide as in kernels: otherwise clang halves the vectors of functions that take no
  * vectors (it prefers 256 bits to 512). */

@@ -3,7 +3,7 @@
  * `factor` is 0, C = sums. */
 
 /* One work-item makes a block of block_rows x block_columns of C. It takes block_terms terms at a time, at most KC.
- * A_PACKED: it packs so much of A, MC rows of KC terms, into private memory, which stays in its core's cache. PANELS:
+ * A_PACKED: it packs that part of A, MC rows of KC terms, into private memory, which stays in its core's cache. PANELS:
  * product_panels has packed B into panels of NR vectors, over all terms, for all work-items; else each work-item packs
  * them for itself. B_TRANSPOSED: B lies as (columns, terms). A_TRANSPOSED: A lies as (terms, rows). Packing also pads,
  * so the inner loops do not test for edges. */
@@ -12,7 +12,7 @@
 #define TERMS (count * rows_each)
 #define A_NEXT A_STRIDE
 #define A_TERM(i) a_[i]
-/* The stride is no power of two: lines at such a stride would share few sets of the cache. */
+/* The stride is no power of two: lines that are a power of two apart would share few sets of the cache. */
 #define A_STRIDE ((MC + VEC - 1) / VEC * VEC + VEC)
 #define A_VECTORS (KC * A_STRIDE / VEC)
 #else

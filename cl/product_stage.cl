@@ -16,8 +16,9 @@ typedef float2 word2;
 typedef float4 word4;
 #endif
 #define BK_WORDS (BK / WORD_TERMS)
-/* The words of one of the two buffers. PAD words follow every BM or BN, for the banks of local memory: neighbouring
- * items store neighbours in depth, which lie a row apart, and matrix units read four rows at a time. */
+/* The words of one of the two buffers. PAD words follow every BM or BN: neighbouring items store neighbours in depth,
+ * which lie a row apart. UNIT_MMA reads words of four rows at a time, which PAD puts into different banks
+ * (product_local.c). */
 #define A_WORDS (BK_WORDS * (BM + PAD))
 #define B_WORDS (BK_WORDS * (BN + PAD))
 
@@ -32,8 +33,7 @@ typedef float4 word4;
 #endif
 
 /* A part is what an item loads at a time. By depth, a part is DEEP(width) neighbouring terms of a row, in one or two
- * loads. By side, it is `width` neighbours in each of as many rows of terms as a word has. Neighbouring parts are
- * neighbours in memory. */
+ * loads. By side, it is `width` neighbours in each of WORD_TERMS rows. Neighbouring parts are neighbours in memory. */
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 #define DEEP(width) MAX(width, WORD_TERMS)
 #define BY_DEPTH(i, SIDE, width, side, depth)                                                                          \

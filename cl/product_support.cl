@@ -48,7 +48,7 @@ TILE_KERNEL void product_pad(global const STORED(FROM_STORAGE) * from, global ST
 #endif
 
 /* to = the sum of `slices` arrays of floats, in order. With ADDS, `to` has floats, too. A work-item takes `share`
- * numbers. For kernels as tiles. */
+ * numbers. For kernels with register tiles. */
 typedef STORED(TO_STORAGE) to_number;
 #if TO_STORAGE
 #define STORE_SUMS(value, pointer) WRITE_V(TO_STORAGE, value, pointer)

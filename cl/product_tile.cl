@@ -12,7 +12,7 @@
  *   PATCHES       product_rows:  A (pixels of the output, DEPTH): patches of an image (IN_H, IN_W, IN_C), read in
  *                                place; DEPTH is TAPS_H * TAPS_W * IN_C
  *   OUTER         product_outer: C (DEPTH, COLUMNS) = patches^T dz, summed over the pixels of all examples
- * ADDS: C = factor * (C + sums over examples) (OUTER), or, if `factor` is 0, C = the sums.
+ * ADDS, with OUTER: C = factor * (C + sums over examples), or, if `factor` is 0, C = the sums.
  * If A has 16 bits, the numbers that a tile needs become floats first, by whole vectors, in private memory. */
 
 #ifdef ADDS
@@ -35,15 +35,15 @@ ALWAYS_INLINE void add_row(floatv sums[NR], global const c_number *row, int colu
 #ifndef OUTER
 
 #if A_STORAGE
-#define A_TERMS 256 /* terms that are floats at a time */
+#define A_TERMS 256 /* terms that become floats at a time */
 #define A_ROW(i) own_[(i)*A_TERMS + k - block]
 #else
 #define A_ROW(i) a[(size_t)(i)*depth + k]
 #endif
 
 /* Global size: (tiles of rows, panels). The last tile begins early enough to be whole, and stores only the rows that
- * are its own. If there are fewer rows than a tile has, it also reads the rows after them, which the capacity has, and
- * makes nothing of them. */
+ * are its own. If there are fewer rows than a tile has, it also reads the rows after them, which the capacity has, but
+ * does not store their results. */
 TILE_KERNEL void product_rows(global const a_number *a, global const b_number *b, global const float *bias,
                               global c_number *c, int count, int rows_each, int depth, int columns) {
     int rows = count * rows_each, first = (int)get_global_id(0) * MR, start = max(min(first, rows - MR), 0);
@@ -194,7 +194,7 @@ TILE_KERNEL void product_outer(global const a_number *a, global const b_number *
 
 #if A_STORAGE
 /* The input pixels of a row that a tile meets, as floats, with zeros for those that lie outside: SPAN pixels from
- * `left` on. For a single tap, they are only those pixels that it meets. */
+ * `left` on. If TAPS_W is 1, they are only the pixels that the tap meets. */
 #define NEAR_STEP (TAPS_W == 1 ? 1 : STEP_W)
 #define REACH ((TAPS_W - 1) * TAP_W) /* offset of the last tap */
 #define SPAN ((MR - 1) * NEAR_STEP + (REACH < 0 ? -REACH : REACH) / DIVIDE_W + (DIVIDE_W > 1 ? 2 : 1))

@@ -41,8 +41,8 @@ ALWAYS_INLINE float to_tf32(float v) {
     return isfinite(v) ? as_float((as_uint(v) + 0x1000u) & ~0x1fffu) : v;
 #endif
 }
-/* The two numbers that together are v. A unit reads the upper one of v; it is no larger than v. (If v is infinite, the
- * lower one is NaN.) */
+/* The two numbers that together are v. The upper one is what a unit reads of v, and its size is no larger. (If v is
+ * infinite, the lower one is NaN.) */
 ALWAYS_INLINE float upper(float v) { return as_float(as_uint(v) & ~0x1fffu); }
 ALWAYS_INLINE float lower(float v) { return to_tf32(v - upper(v)); }
 #define FRAGMENT float

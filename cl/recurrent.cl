@@ -345,9 +345,9 @@ typedef struct back {
     size_t row[MOST_ROWS];
 } back;
 
-/* d: the gradients before the gates' activations. behind: the gradients of the state's products. Returns what the
- * previous h gets on other ways; *dc becomes the gradient of the previous c. If the reset comes first, its gradient is
- * that of a product, and comes later. */
+/* d: the gradients before the gates' activations. behind: the gradients of the state's products. Returns what else goes
+ * to the previous h; *dc becomes the gradient of the previous c. If the reset comes first, the reset's gradient is that
+ * of a product, and comes later. */
 ALWAYS_INLINE numbers slopes_of(const numbers *kept, numbers dh, numbers *dc, numbers *d, numbers *behind) {
 #if CELL == 0
     d[0] = behind[0] = SLOPE_OF(kept[0], dh);
@@ -445,8 +445,8 @@ ALWAYS_INLINE void backward_step(const back *x, int j, int s, int t, int next, i
 #define DROP_OF(r, g, k) LOAD(x->drops + (x->row[r] * COPIES + (g)) * x->units + (k), x->units - (k))
 #endif
 
-/* Adds the gradient that came back to units from k on of row r's state. If that was the state after the reset (resets),
- * it also gives the gradient of the reset. */
+/* Adds `value`, the gradient that came back, to units from k on of row r's state. If that was the state after the reset
+ * (resets), it also gives the gradient of the reset. */
 ALWAYS_INLINE void give_back(const back *x, int r, int k, int t, int resets, numbers value) {
     const int left = x->units - k;
     global float *state = x->carry + x->row[r] * BACK_CARRY * x->units + k;

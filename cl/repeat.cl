@@ -1,6 +1,6 @@
 /* Repeats values along an axis, and sums over that axis. In each sample, x is (outer, inner) and y is (outer, repeats,
- * inner). WIDTH: the numbers of a vector. It divides `inner`, and the argument counts vectors. With SPREAD, inner is 1,
- * and the argument `repeats` counts vectors. X_STORAGE and Y_STORAGE: how the numbers are stored (prelude.cl). */
+ * inner). WIDTH: the numbers of a vector. It divides inner, and the argument `inner` counts vectors. With SPREAD, inner
+ * is 1, and the argument `repeats` counts vectors. X_STORAGE and Y_STORAGE: how the numbers are stored (prelude.cl). */
 typedef STORED(X_STORAGE) x_number;
 typedef STORED(Y_STORAGE) y_number;
 typedef PACK(WIDTH) part;

@@ -30,7 +30,7 @@ kernel void arithmetic(global const float *in, global int *out) {
     out[9 * i + 8] = (int)integers((uint)i);
 }
 
-/* Vectors of the width that kernels use, loaded from any float on and stored aligned. */
+/* Vectors of the width that kernels use, loaded unaligned and stored aligned. */
 kernel void vectors(global const float *in, global float *out) {
     size_t i = get_global_id(0);
     floatv v = LOADV(in + i * VEC + 3);

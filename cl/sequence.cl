@@ -2,9 +2,9 @@
  * and before the kernel that src/launch/fused.c writes, which calls them.
  *
  * The work-groups of that kernel have one item each. They take a launch's items in runs, and count those that are done.
- * A work-group that comes to a launch waits until the earlier launches that it depends on are done. So it waits only
- * for items that some work-group has taken and is now running, never for a work-group that has yet to begin. Therefore
- * the kernel ends however many work-groups run at a time, in any order.
+ * A work-group that comes to a launch waits until the earlier launches that this one depends on are done. So it waits
+ * only for items that some work-group has taken and is now running, never for a work-group that has yet to begin.
+ * Therefore the kernel ends however many work-groups run at a time, in any order.
  *
  * progress: for each launch the items taken and the items done, in a cache line each; then the work-groups that have
  * left. All are zero between runs. On CPU devices, atomic functions of OpenCL 1.2 are full barriers of compiler and

@@ -250,7 +250,7 @@ KERNEL void update(global float *w,
         MOVE_AVERAGE(i, weights)
         SET_VECTOR(i, weights, gradient);
     }
-#ifdef TAIL /* if there is one: arenas of plans are whole vectors. A single float stands in all lanes. */
+#ifdef TAIL /* there is a tail, unlike in arenas of plans. A single float stands in all lanes. */
     FOR_TAIL (i, vectors, tail) {
         float gradient = GRADIENT_FLOAT(i);
         if (IS_SKIPPED(i)) {

@@ -54,7 +54,8 @@ ALWAYS_INLINE void join_pair(int pair, floatv *acc, floatv *other, floatv *kept)
 /* Row r of the outputs, for one column of the products. */
 ALWAYS_INLINE floatv row_of(int r, floatv acc, floatv other, const floatv *kept) { return r ? other : acc; }
 
-/* Adds row `row` of the outputs, of column j, to the sum over all columns. The numbers of y are NR vectors apart. */
+/* Adds `row`, column j's part of a row of the outputs, to the sum y over all columns. Numbers of y are NR vectors
+ * apart. */
 ALWAYS_INLINE void add_across(int j, floatv row, floatv *y) {
     if (j == 0) y[0] = row;
     if (j == 1) y[0] += row, y[NR] = row;

@@ -5,8 +5,8 @@
  * vector, and B^T the coefficients of the product of x - q over all finite points (Toom, Cook; Lavin and Gray, CVPR
  * 2016).
  *
- * NEAR and FAR are 3/4 and 3/2. They are exact numbers, as are their products in A and B. Rounding loses half as much
- * as with the usual 1 and 2 (docs/decisions/030).
+ * Here, NEAR and FAR are 3/4 and 3/2. They are exact numbers, as are their products in A and B. Rounding loses half as
+ * much as with the usual 1 and 2 (docs/decisions/030).
  *
  * One column is in use at a time. The rows of a column come in the order NEAR, -NEAR, FAR, -FAR, 0, infinity: users
  * make sums and differences of two opposite points first. CHANNELS channels of an image (IN_H, IN_W, IN_C) are

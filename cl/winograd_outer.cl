@@ -51,8 +51,8 @@ TILE_KERNEL void winograd_gradient(global const float *sums, global STORED(TO_ST
 
 #else
 
-/* Writes column j of A z A^T in a panel to u, in lines that are BLOCK tiles apart. rows, columns: how many of the
- * tile's lie inside the output. */
+/* Writes column j of A z A^T in a panel to u, in lines that are BLOCK tiles apart. rows, columns: how many rows and
+ * columns of the output there are from the tile's first place on. */
 ALWAYS_INLINE void transform_gradient(global const STORED(B_STORAGE) * z, int rows, int columns, int j, floatv *u) {
     UNROLL for (int n = 0; n < NR; n++) {
         floatv across[SIDE], lines[LINES];
@@ -65,7 +65,7 @@ ALWAYS_INLINE void transform_gradient(global const STORED(B_STORAGE) * z, int ro
     }
 }
 
-/* Adds the products of `tiles` tiles to MR channels by a panel of the sums. fresh: the sums have nothing yet. */
+/* Adds the products of `tiles` tiles to MR channels by a panel of the sums. fresh: the sums are not yet set. */
 ALWAYS_INLINE void add_products(const float *v, const floatv *u, int tiles, global float *sums, bool fresh) {
     floatv acc[MR][NR];
     UNROLL for (int r = 0; r < MR; r++) UNROLL for (int n = 0; n < NR; n++) {
