@@ -90,7 +90,7 @@ class Run:
 
 
 def reference_losses(clique, step):
-    """The losses of the same training on a CPU device of this machine, and the command that ran."""
+    """The losses of the same training on a CPU device of this machine, and None; or None, and the reason."""
     words = shlex.split(step["command"])
     with tempfile.TemporaryDirectory() as folder:
         log = pathlib.Path(folder) / "losses.jsonl"
@@ -107,8 +107,8 @@ def reference_losses(clique, step):
 
 
 def compare_losses(runs, clique, reference):
-    """For each model, compares every other run with the run on one device. If no run used a CPU device, makes such a
-    run here."""
+    """For each model, compares every other run with the run on one device. If none used a CPU device, makes such a run
+    here, unless `reference` is false."""
     rows = []
     for run in runs:
         steps = {step["name"]: step for step in run.steps if step["name"].startswith("losses-")}

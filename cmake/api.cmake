@@ -1,5 +1,5 @@
-# clq_api_pages: HTML pages of the C interface, which Doxygen makes from the headers' comments, without a warning. Not part
-# of `all`.
+# clq_api_pages: HTML pages of the C interface, which Doxygen makes from the headers' comments, without a warning. Not
+# part of `all`.
 find_program(CLIQUE_DOXYGEN doxygen DOC "Doxygen 1.9.4 or later, which makes pages of the headers (Debian: doxygen)")
 mark_as_advanced(CLIQUE_DOXYGEN)
 set(CLQ_API_PAGES ${CMAKE_BINARY_DIR}/api)

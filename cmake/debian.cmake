@@ -1,6 +1,6 @@
-# Debian packages, by `cpack` in a tree of the preset `debian` (systems/debs runs all steps): the library, the files that
-# programs need for compiling, the commands, and an engine for each MPI. Each package has the files that `cmake --install`
-# installs for its component.
+# Debian packages, by `cpack` in a tree of the preset `debian` (systems/debs runs all steps): the library, the files
+# that programs need for compiling, the commands, and an engine for each MPI. Each package has the files that
+# `cmake --install` installs for its component.
 set(CLIQUE_MAINTAINER "Clique maintainers <maintainers@users.noreply.a-seed-42324e03.example>" CACHE STRING "Whom Debian packages name")
 
 # debian12, ubuntu24.04: a package fits the system on which it was built.
@@ -56,8 +56,8 @@ set(about "Clique trains neural networks on all the OpenCL devices of a machine 
 clq_deb(library libclique${abi} libs "neural networks on all OpenCL devices at once (library)"
   "${about}\n.\nThis package has the library, which programs in C and other languages use."
   RECOMMENDS "${driver}, clique")
-# Does not use cpack's own shlibs, which would allow any version: the binary layout of some structs may change between minor
-# releases (docs/contract.md).
+# Does not use cpack's own shlibs, which would allow any version: the binary layout of some structs may change between
+# minor releases (docs/contract.md).
 math(EXPR next_minor "${PROJECT_VERSION_MINOR} + 1")
 file(WRITE ${CMAKE_BINARY_DIR}/generated/debian/shlibs
   "libclique ${abi} libclique${abi} (>= ${PROJECT_VERSION}), libclique${abi} (<< ${PROJECT_VERSION_MAJOR}.${next_minor}~)\n")

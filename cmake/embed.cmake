@@ -1,11 +1,11 @@
-# Writes OUTPUT: a table TABLE of type TYPE (declared in HEADER) with the base names and texts of FILES. Texts are bytes, so
-# that neither a compiler's limit on string literals nor any character in a file matters.
+# Writes OUTPUT: a table TABLE of type TYPE (declared in HEADER) with the base names and texts of FILES. Texts are
+# bytes, so that neither a compiler's limit on string literals nor any character in a file matters.
 string(REPLACE " " ";" FILES "${FILES}")
 set(text "/* Made by cmake/embed.cmake. */\n#include \"${HEADER}\"\n\n")
 set(table "")
 
-# A file's bytes as digits. If a kernel file begins with lines #include "NAME.cl", the text of these neighbours replaces the
-# lines.
+# A file's bytes as digits. If a kernel file begins with lines #include "NAME.cl", the text of these neighbours replaces
+# the lines.
 function(read_hex file out)
   get_filename_component(name ${file} NAME_WE)
   get_filename_component(folder ${file} DIRECTORY)

@@ -1,5 +1,5 @@
-# The program that reads and writes Keras's .keras and .weights.h5 files. The library starts it for each such file. Without
-# HDF5 or libzip, the program is not built, and the library reports that.
+# The program that reads and writes Keras's .keras and .weights.h5 files. The library starts it for each such file.
+# Without HDF5 or libzip, the program is not built, and the library reports that.
 pkg_search_module(HDF5 QUIET IMPORTED_TARGET hdf5-serial hdf5)
 pkg_check_modules(LIBZIP QUIET IMPORTED_TARGET libzip)
 if(HDF5_FOUND AND LIBZIP_FOUND)

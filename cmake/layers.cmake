@@ -1,5 +1,5 @@
-# clq_layer(NAME USES LAYER...): the object library clq_NAME of src/NAME/*.c and of its subfolders. CLQ_CLOSURE_NAME lists
-# the layer and all layers below it, lowest first: a test or the library links these.
+# clq_layer(NAME USES LAYER...): the object library clq_NAME of src/NAME/*.c and of its subfolders. CLQ_CLOSURE_NAME
+# lists the layer and all layers below it, lowest first: a test or the library links these.
 set(CLQ_LAYERS "")
 function(clq_layer name)
   cmake_parse_arguments(layer "" "" "USES" ${ARGN})

@@ -1,5 +1,5 @@
-# libclique, shared and static, and its installed files: headers, pkg-config file, CMake package. Programs see the headers'
-# declarations (CLQ_API); in the shared library, under the version node of libclique.map.
+# libclique, shared and static, and its installed files: headers, pkg-config file, CMake package. Programs see the
+# headers' declarations (CLQ_API); in the shared library, under the version node of libclique.map.
 add_library(clique_shared SHARED cmake/empty.c)
 clq_link_layer(clique_shared interop)
 target_link_options(clique_shared PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/libclique.map)

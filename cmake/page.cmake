@@ -1,5 +1,5 @@
-# clq_embed_page(TARGET): the files that `clique report` puts into its page. Chart.js, which draws the plots, comes from the
-# distribution's package. Without it everything else builds, and the command reports what is missing.
+# clq_embed_page(TARGET): the files that `clique report` puts into its page. Chart.js, which draws the plots, comes from
+# the distribution's package. Without it everything else builds, and the command reports what is missing.
 find_file(CLIQUE_CHART_JS NAMES chart.umd.min.js chart.umd.js chart.min.js
           PATHS /usr/share/javascript/chart.js /usr/share/nodejs/chart.js/dist NO_DEFAULT_PATH
           DOC "Chart.js 3 or 4, the file for browsers (Debian: libjs-chart.js; npm: chart.js/dist/chart.umd.js)")

@@ -7,8 +7,8 @@ clq_compile_options(clq_cli)
 clq_link_layer(clq_cli interop)
 clq_link_layer(clq_cli why)
 
-# clq_page_library(NAME SOURCE): the files of a report's page. Several programs link this library. Only one target makes its
-# source, because parallel makes would write it at the same time.
+# clq_page_library(NAME SOURCE): the files of a report's page. Several programs link this library. Only one target makes
+# its source, because parallel makes would write it at the same time.
 function(clq_page_library name source)
   add_library(${name} OBJECT ${source})
   clq_compile_options(${name})
@@ -48,8 +48,8 @@ if(bench_sources)
   install(TARGETS clique-bench RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 
-# The manual pages and the completions of shells. A program that is not installed makes them from the commands' own tables.
-# CLQ_MANUAL: their folder; not set if there are none.
+# The manual pages and the completions of shells. A program that is not installed makes them from the commands' own
+# tables. CLQ_MANUAL: their folder; not set if there are none.
 if(CMAKE_CROSSCOMPILING AND NOT CMAKE_CROSSCOMPILING_EMULATOR)
   message(STATUS "Manual pages and completion are left out: they are made by a program that this machine cannot run")
   return()

@@ -1,7 +1,7 @@
 # Clique from Python (python/): each file python/tests/test_<thing>.py is the test python/<thing>. The tests use the
 # system's Python if it has NumPy and pytest, else the Python that CMake found, if that has these. They run without
-# sanitizers, since the interpreter is not built with any. They also run without the recorder of tests/run, which does not
-# support an OpenCL that is loaded late.
+# sanitizers, since the interpreter is not built with any. They also run without the recorder of tests/run, which does
+# not support an OpenCL that is loaded late.
 option(CLIQUE_TEST_PYTHON "Test the Python package; OFF where there are no NumPy and pytest" ON)
 set(no_python "")
 foreach(package python3-numpy python3-pytest)

@@ -43,5 +43,6 @@ foreach(name activation conv2d conv_pool dense element_programs gemm loss normal
   clq_rusticl_test(ops_${name} test_ops_${name})
   set_property(TEST rusticl/ops_${name} APPEND PROPERTY ENVIRONMENT CLQ_TEST_DEVICES=rusticl:0)
 endforeach()
-# Rusticl's compiler ends the process on the other family of loss kernels, which no CPU device uses (docs/driver-quirks.md).
+# Rusticl's compiler ends the process on the other family of loss kernels, which no CPU device uses
+# (docs/driver-quirks.md).
 set_property(TEST rusticl/ops_loss APPEND PROPERTY ENVIRONMENT CLQ_TEST_FAMILY=tile)

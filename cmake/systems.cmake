@@ -1,6 +1,6 @@
-# The packages of systems/packages.tsv that this system lacks, as ./quickstart found them, and the tests that are skipped
-# because of them. The names of these tests go into a file that tests/support/run_ctest prints before ctest's summary. A
-# configuration without ./quickstart skips nothing.
+# The packages of systems/packages.tsv that this system lacks, as ./quickstart found them, and the tests that are
+# skipped because of them. The names of these tests go into a file that tests/support/run_ctest prints before ctest's
+# summary. A configuration without ./quickstart skips nothing.
 set(CLIQUE_LACKING ${PROJECT_SOURCE_DIR}/build/system/lacking CACHE FILEPATH "Packages that this system lacks, with the reasons")
 set(CLQ_LEFT_OUT ${CMAKE_BINARY_DIR}/tests/left-out)
 file(WRITE ${CLQ_LEFT_OUT} "")
@@ -30,7 +30,8 @@ function(clq_leave_out tests reason)
   file(APPEND ${CLQ_LEFT_OUT} "${tests} : ${reason}\n")
 endfunction()
 
-# Lists the GPU compilers that install-gpu-compilers did not find as skipped. OUT is OFF if all of them are missing.
+# Adds to the skipped tests the kernel checks whose compilers install-gpu-compilers did not find. OUT is OFF if no check
+# can run.
 function(clq_gpu_compilers_here out)
   set(${out} ON PARENT_SCOPE)
   clq_read_lines(${CMAKE_BINARY_DIR}/compilers/not-here lines)

@@ -1,5 +1,4 @@
-"""Writes the Keras models of this folder into this folder: python make.py, with Keras 3
-(tests/golden/requirements.txt)."""
+"""Writes this folder's Keras models: python make.py, with Keras 3 (tests/golden/requirements.txt)."""
 import json
 import pathlib
 

@@ -1,5 +1,5 @@
-# Adds the files that Debian requires in each package, before cpack packs it: changelogs and the copyright. Also compresses
-# manual pages, and strips binaries.
+# Adds the files that Debian requires in each package, before cpack packs it: changelogs and the copyright. Also
+# compresses manual pages, and strips binaries.
 find_program(CLQ_GZIP gzip REQUIRED)
 find_program(CLQ_STRIP strip REQUIRED)
 string(TIMESTAMP date "%a, %d %b %Y %H:%M:%S +0000" UTC) # uses SOURCE_DATE_EPOCH, if that is set

@@ -1,5 +1,5 @@
-# Removes the scripts that call ldconfig from packages. cpack adds them to each package with a library. The trigger does the
-# same, once for all packages that are installed together.
+# Removes the scripts that call ldconfig from packages. cpack adds them to each package with a library. The trigger does
+# the same, once for all packages that are installed together.
 find_program(CLQ_DPKG_DEB dpkg-deb REQUIRED)
 foreach(file IN LISTS CPACK_PACKAGE_FILES)
   set(tree ${file}.tree)

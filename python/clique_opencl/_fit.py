@@ -179,7 +179,7 @@ class Fit:
         return struct
 
     def _begins(self) -> list[abi.clq_callback]:
-        """Runs after all other callbacks: an epoch begins when each of them knows that the previous one has ended."""
+        """A callback after all others: an epoch begins when each of them knows that the previous one has ended."""
         own = [one for one in self.callbacks if isinstance(one, Callback)]
         if not own:
             return []

@@ -138,7 +138,7 @@ class Queue:
             )
 
     def release(self) -> None:
-        """Releases the queue and the context. May be called twice."""
+        """Releases the queue, the context and the device's parts. May be called twice."""
         if self.queue:
             self._cl.clReleaseCommandQueue(self.queue)
         if self.context:

@@ -86,7 +86,7 @@ class Model(Handle):
         self._metrics_given = False
         self._class_weights: str | None = None  # the class weights of compile
         self._updated = False  # whether the trainer made updates since it was made or compiled
-        self._lost = False  # lost with a device that failed in a fit; no other trainer has had the weights since
+        self._lost = False  # the weights, with a device that failed in a fit; nothing has replaced them since
         self._epochs = 0  # number of the data's epochs before the next fit: each epoch has its own order
         self._fit: Fit | None = None
         self._rate: float | None = None  # the rate that a program set and no trainer has yet
@@ -108,7 +108,7 @@ class Model(Handle):
         return made
 
     def _prepare_keras(self) -> None:
-        """Prepares a model that was made by name: after `freeze`, and before its first trainer."""
+        """Prepares a model that was made by name for saving as .keras: after `freeze`, before its first trainer."""
         if not self._keras_ready:
             with contextlib.suppress(errors.UnsupportedError):  # then saving as .keras reports it
                 library.model_prepare_keras(self.pointer)
@@ -673,7 +673,7 @@ class Model(Handle):
         return list(logs.values()) if len(logs) > 1 else logs["loss"]
 
     def _need_order(self, data: Dataset, what: str, shuffled_too: bool) -> None:
-        """Checks that the present fit walks over the data in order and completely."""
+        """Checks that the present fit, which walks over the data, takes all samples, in order unless `shuffled_too`."""
         assert data._stages
         batch, shuffled, drops = data._stages
         if (shuffled and not shuffled_too) or (drops and len(data) % batch):

@@ -3,10 +3,11 @@
     python check.py                 recompute every case in float64; exit 1 unless it agrees to 1e-10
     python check.py --tables        and print what README.md shows: rounding, and what mistakes cost
 
-This module shares with generate.py only masks.py, which defines Dropout's masks, and the rules of losses.py and
-optimizers.py, which generate.py compares with Keras. Model, weights, data and options come from the case's folder.
-Layers (numpy_layers.py), the other losses and the other updates are written out. `mistakes` makes one of them wrong on
-purpose."""
+This module shares with generate.py only masks.py, which defines Dropout's masks, and the rules of losses.py,
+optimizers.py and schedules.py, which generate.py compares with Keras. Model, weights, data and options come from the
+case's folder. Layers (numpy_layers.py), the other losses and the other updates are written out. `mistakes` makes one of
+them wrong on purpose.
+"""
 
 from __future__ import annotations
 

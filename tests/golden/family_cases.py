@@ -147,7 +147,8 @@ def padded_states() -> keras.Model:
 
 
 def padded_gates() -> keras.Model:
-    """Products, maxima and minima of values that have one mask, the other mask, or none: Keras combines the masks."""
+    """Products, maxima and minima of values that have one mask, the other mask, or none: masks change the results in
+    Keras."""
     first, second = tokens_of(6, "first"), tokens_of(6, "second")
     x = kl.Embedding(9, 5, mask_zero=True, name="table")(first)
     y = kl.Embedding(9, 5, mask_zero=True, name="table_1")(second)
@@ -220,7 +221,7 @@ def wavenet() -> keras.Model:
 
 
 def rows_autoencoder() -> keras.Model:
-    """Rows are shortened by strides, depthwise and grouped convolutions, and then lengthened again."""
+    """Rows become shorter by strides and pooling, with depthwise and grouped convolutions, and longer again."""
     rows = keras.Input((12, 3), name="rows")
     x = kl.Conv1D(6, 3, strides=2, padding="same", activation="elu", name="conv")(rows)  # (b, 6, 6)
     x = kl.DepthwiseConv1D(3, padding="same", activation="tanh", name="depthwise")(x)
@@ -371,7 +372,7 @@ def video() -> keras.Model:
 
 
 def tokens_and_numbers() -> keras.Model:
-    """A row of a table: tokens of two columns, one of them by its count, and numbers."""
+    """A row of a table: two tokens that are embedded, a category as a one-hot row, and numbers."""
     token = keras.Input((2,), name="token")
     kind = keras.Input((1,), name="kind")
     row = keras.Input((5,), name="row")
@@ -525,7 +526,8 @@ def as_floats(draw: Draw) -> Draw:
 
 
 def next_tokens(count: int, length: int, table: int) -> Draw:
-    """Each token is probably three times the previous one plus two. Labels are the next tokens."""
+    """Each token is, with probability 0.7, three times the previous one plus two, modulo `table`. Labels are the next
+    tokens."""
 
     def draw(rng: np.random.Generator) -> Data:
         x = rng.integers(0, table, (count, length + 1))
@@ -549,7 +551,8 @@ def tags(count: int, length: int, table: int, classes: int, *, padded: bool = Fa
 
 
 def translations(count: int) -> Draw:
-    """Six tokens below nine. The target's five tokens below eight are a function of them, shifted by one."""
+    """Six tokens below nine. The target's five tokens, below eight, are a function of them. The second input is the
+    target, shifted by one."""
 
     def draw(rng: np.random.Generator) -> Data:
         source = rng.integers(0, 9, (count, 6))
@@ -592,7 +595,6 @@ def values(shape: tuple[int, ...], count: int, size: int) -> Draw:
 
 def padded_translations(count: int, *, once: bool = False) -> Draw:
     """Like translations; tokens after the end are 0. A second label belongs to each token of the source; once: without
-    this label.
     this label."""
 
     def draw(rng: np.random.Generator) -> Data:

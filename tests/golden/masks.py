@@ -1,4 +1,4 @@
-"""Dropout's masks as a function of seed, layer, step and row, so that each replica draws the same masks.
+"""Dropout's masks as a function of seed, layer, step and row: any replica would draw the same mask for a row.
 
     python masks.py            compare Philox with its published answers and with masks.json; exit 1 on a difference
     python masks.py --write    write masks.json
@@ -61,7 +61,7 @@ def keep(rate: float, drawn: np.ndarray) -> np.ndarray:
 def factors(
     rate: float, seed: int, layer: int, step: int, rows: ArrayLike, shape: tuple[int, ...]
 ) -> np.ndarray:
-    """The factors of samples of `shape`, (rows, *shape), float64: 0 or 1 / (1 - rate)."""
+    """The numbers by which samples of `shape` are multiplied, (rows, *shape), float64: 0 or 1 / (1 - rate)."""
     drawn = words(seed, layer, step, rows, int(np.prod(shape)))
     return keep(rate, drawn).reshape(-1, *shape) / (1 - rate)
 

@@ -486,7 +486,7 @@ GROUPS: list[tuple[str, tuple[int, ...], list[Callable[[keras.KerasTensor], kera
         lambda x: beside(e := padded(x, "nothing"), kl.MultiHeadAttention(1, 2, name="of_nothing")(i := kl.Dropout(0.0, name="no_rate")(e), i), "read_by_nothing")]),
     ("tokens_by_sentences", (3, 5), [
         lambda x: kl.TimeDistributed(keras.Model(i := keras.Input((5,), dtype="int32", name="sentence"), kl.Flatten(name="flat")(beside(e := padded(i, "words"), kl.MultiHeadAttention(1, 2, name="attention")(e, e), "within")), name="of_one"), name="each")(x)]),
-    ("tokens_in_hub_blocks", (6,), [  # decoders read masks of their inputs as masks of pairs, and leave them unchanged
+    ("tokens_in_hub_blocks", (6,), [  # decoders read their inputs' masks as masks of pairs, and do not remove them
         lambda x: beside(e := padded(x, "of_encoder"), hub().TransformerEncoder(6, 2, name="encoder")(e), "behind_encoder"),
         lambda x: kl.Add(name="sum")([hub().TransformerEncoder(6, 2, name="one_way")(e := padded(x, "shared")), hub().TransformerEncoder(6, 2, name="other_way")(e)]),
         lambda x: ops.sin(hub().TransformerDecoder(6, 2, name="decoder")(padded(x, "of_decoder"))),
@@ -564,7 +564,7 @@ def attended(x: keras.KerasTensor, name: str, *, kept: bool = False) -> keras.Ke
 
 
 def lows(x: keras.KerasTensor, k: int) -> tuple[keras.KerasTensor, keras.KerasTensor]:
-    """The k largest numbers, many of which are the lowest float, and their positions."""
+    """The k largest of numbers, many of which are the lowest float, and their positions."""
     values, places = ops.top_k(ops.where(x > 0.3, x, -3.4028234663852886e38), k)
     return values, ops.cast(places, "float32")
 

@@ -9,7 +9,7 @@ import numpy as np
 from keras import layers as kl
 
 
-ROWS = ("class_token", "distillation_token", "position_embedding", "rel_embedding", "probe")  # Clique's layers
+ROWS = ("class_token", "distillation_token", "position_embedding", "rel_embedding", "probe")  # layers in Clique
 
 
 def names_of(model: keras.Model, models: str = "") -> dict[int, str]:

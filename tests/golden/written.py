@@ -1,4 +1,4 @@
-"""Loads the files that `clique plan --write-model` writes with Keras, and compares each model with its original.
+"""Loads with Keras the files that `clique plan --write-model` writes, and compares each model with its original.
 
     python written.py CLIQUE                     the models of single_layers.json, and all model.json of this folder
     python written.py CLIQUE FILE.json[.gz] …    these files; what a file leaves open becomes 32

@@ -121,7 +121,7 @@ class Systems(unittest.TestCase):
         self.assertIsNone(lacking)
 
     def test_what_does_not_work_is_left_out(self):
-        """Skips Rusticl if it depends on the libclc of LLVM 22, whether or not it is installed."""
+        """Rusticl is skipped if it depends on the libclc of LLVM 22, whether or not it is installed."""
         for installed in ((), self.all_but()):
             self.describe(14, self.all_but(), installed)
             self.put("depends", ["mesa-opencl-icd libc6", "mesa-opencl-icd libclc-22"])

@@ -1,4 +1,4 @@
-"""Files for the pages' commands that readers have, or make by Keras or PyTorch. Only the standard library is needed."""
+"""Files that readers have, or make by Keras or PyTorch, for the pages' commands. Needs only the standard library."""
 import array
 import json
 import math
