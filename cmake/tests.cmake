@@ -215,7 +215,7 @@ function(clq_test_layer name)
   endforeach()
 endfunction()
 
-# Records what tests launch and compile: tests/run and tests/coverage/pairs preload it.
+# Records what tests launch and compile: tests/run preloads it.
 add_library(clq_record MODULE ${PROJECT_SOURCE_DIR}/tests/support/record.c)
 clq_compile_options(clq_record)
 target_link_libraries(clq_record PRIVATE Threads::Threads ${CMAKE_DL_LIBS})

@@ -5,7 +5,7 @@
  *
  * It appends lines to FILE, with tabs between the fields, and each launch once per process:
  *     build   DRIVER KIND FILE.cl MILLISECONDS PROGRAM
- *     launch  DRIVER KIND PATH
+ *     launch  DRIVER KIND PATH TEST
  *     cpu     TEST SECONDS        of a process that ends by itself, and its threads (CLQ_TEST_NAME: cmake/tests.cmake)
  * A PATH is a kernel and how it was built: "FILE.cl KERNEL -DMACRO…", without macros that are numbers, which are
  * sizes. "fused FUNCTION" is a launch that is part of a fused launch. $CLIQUE_CACHE_DIR/record tells what a binary was
@@ -54,7 +54,7 @@ static void *real(const char *name) {
 }
 
 static void write_line(const char *format, ...) {
-    char line[2 * TEXT_BYTES];
+    char line[8 * TEXT_BYTES];
     const char *path = getenv("CLQ_TEST_RECORD");
     va_list arguments;
     va_start(arguments, format);
@@ -354,8 +354,9 @@ EXPORT cl_kernel CL_API_CALL clCreateKernel(cl_program program, const char *name
 }
 
 static void tell_launch(const char *driver, const char *kind, const char *path) {
-    char line[4 * TEXT_BYTES];
-    (void)snprintf(line, sizeof line, "launch\t%s\t%s\t%s\n", driver, kind, path);
+    char line[6 * TEXT_BYTES];
+    const char *test = getenv("CLQ_TEST_NAME");
+    (void)snprintf(line, sizeof line, "launch\t%s\t%s\t%s\t%s\n", driver, kind, path, test ? test : "?");
     if (is_first(line)) write_line("%s", line);
 }
 
