@@ -122,6 +122,8 @@ endif()
 add_test(NAME law/picture COMMAND ${PROJECT_SOURCE_DIR}/docs/plots/beside-pytorch check)
 add_test(NAME law/learning_curve COMMAND ${PROJECT_SOURCE_DIR}/docs/plots/learning-curve check)
 add_test(NAME cli/contract COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_cli.py ${CMAKE_BINARY_DIR}/bin)
+add_test(NAME cli/plan COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_plans.py ${CMAKE_BINARY_DIR}/bin)
+add_test(NAME cli/trainings COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_trainings.py ${CMAKE_BINARY_DIR}/bin)
 add_test(NAME cli/process COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_process.py ${CMAKE_BINARY_DIR}/bin)
 if(CLQ_MANUAL)
   find_program(CLQ_GROFF groff REQUIRED) # reads manual pages
@@ -150,7 +152,7 @@ add_test(NAME cli/launch COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tes
 add_test(NAME cli/follow COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_follow.py ${CMAKE_BINARY_DIR}/bin)
 add_test(NAME cli/shade COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_shade.py ${CMAKE_BINARY_DIR}/bin)
 add_test(NAME cli/bench COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_bench.py ${CMAKE_BINARY_DIR}/bin)
-set_tests_properties(cli/contract cli/files cli/follow cli/shade cli/generate cli/launch cli/process cli/bench cli/why cli/choice cli/tuning PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 2400)
+set_tests_properties(cli/contract cli/plan cli/trainings cli/files cli/follow cli/shade cli/generate cli/launch cli/process cli/bench cli/why cli/choice cli/tuning PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 2400)
 # Not with sanitizers, which would take too long: these tests mostly test scripts. So the code of bench/peers*.c runs
 # without sanitizers.
 if(NOT CLIQUE_SANITIZE)
@@ -441,9 +443,9 @@ set_tests_properties(comma/test_ops_loss PROPERTIES ENVIRONMENT "${CLQ_COMMA_ENV
 # All other tests run in both halves, first without sanitizers.
 set(host_tests "base/.*" "bench/.*" "comm/.*" "data/.*" "device/.*" "formats/.*" "launch/.*" "strategy/.*"
   "world/(world|failure)"
-  "cli/(compare|contract|faults|files|help|launch|process|report|text)" "interop/keras_(damage|files|json)"
+  "cli/(compare|contract|faults|files|help|launch|plan|process|report|text)" "interop/keras_(damage|files|json)"
   "train/(checkpoint_faults|failure|features|log|loops|parts|ps_discrete|shares|upload_ahead)" "why/probe")
-set(plain_tests "abi/.*" "comma/.*" "install/.*" "law/.*" "python/.*" "readers/.*" "strict/.*" "soak/.*" "cli/(bench|build|choice|why)"
+set(plain_tests "abi/.*" "comma/.*" "install/.*" "law/.*" "python/.*" "readers/.*" "strict/.*" "soak/.*" "cli/(bench|build|choice|trainings|why)"
   "comm/(all_reduce|collectives|gpus)" "device/(cache|program_load|twins)"
   "graph/(chains|fusion|keep|plan|stages|tune)" "interop/golden(_alone|_optimized|_families)?"
   "ops/(activation|arrange|batched|compress|constrain|conv2d|conv_pool|copy|dense|dropout|element_programs|folds|grouped|input|joined|loss|normalise|norms|penalty|pool2d)"
@@ -480,13 +482,14 @@ endforeach()
 
 # Tests that compile much and compute little compile their kernels without optimization (tests/support/unoptimized.c), which
 # takes a third of the time. Such kernels take up to ten times as long to run, so this does not suit trainings with many
-# steps. Kernels are optimized, as for users, in interop/golden_optimized, in most commands, in the tests of ops in the family
-# for CPUs, and in the other trainings. Unoptimized programs have a separate cache.
-set(unoptimized_tests "device/(cache|program_load|twins)"
+# steps. Kernels are optimized, as for users, in interop/golden_optimized, in cli/bench, cli/choice and cli/launch, in the
+# tests of ops in the family for CPUs, and in the other trainings. Unoptimized programs have a separate cache.
+set(unoptimized_tests "device/(cache|fault|program_load|twins)" "launch/fused"
   "graph/(chains|composites|custom|drawn_graphs|exchange|fused_step|fusion|keep|placement|plan|stages|step_graph|tune|weights)"
-  "interop/(golden|golden_alone|golden_families|golden_gpu|single_layers)" "cli/(peers|why)" "install/examples"
-  "train/(alike|callback_strategies|checkpoint|compress|confusion|features|mixed|paths|recompute|shard_optimizer)"
-  "train/(sharded_update|step_memory|strategies|strict|tensor|tensor_attention)")
+  "interop/(golden|golden_alone|golden_families|golden_gpu|single_layers)" "install/examples"
+  "cli/(contract|faults|files|follow|generate|peers|plan|process|report|shade|text|trainings|why)"
+  "train/(alike|callback_strategies|checkpoint|checkpoint_faults|compress|confusion|failure|features|mixed|paths|recompute)"
+  "train/(shard_optimizer|sharded_update|step_memory|strategies|strict|tensor|tensor_attention|upload_ahead)")
 foreach(test IN LISTS all_tests)
   clq_is_one_of(is_unoptimized "${test}" ${unoptimized_tests})
   if(is_unoptimized)
