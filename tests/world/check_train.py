@@ -14,7 +14,7 @@ import tempfile
 import time
 import unittest
 
-from launch import ENVIRONMENT, HOST, by_one_mpi, check_code, check_missed, check_refused, errors, finish, line, processes
+from launch import ENVIRONMENT, HOST, by_one_mpi, cache_to_lose, check_code, check_missed, check_refused, errors, finish, line, processes
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "cli"))
 from support import npy
@@ -34,8 +34,8 @@ class Train(unittest.TestCase):
         own = {r: ["--devices", f"pocl:{r}", *(of_rank or {}).get(r, []), *options] for r in range(ranks)}
         return line(MPI, ranks, CLIQUE, "train", *DATA, of_rank=own, more=more)
 
-    def run_ranks(self, ranks, *options, **more):
-        return finish(self.line(ranks, *options, **more), self.folder)
+    def run_ranks(self, ranks, *options, variables=None, **more):
+        return finish(self.line(ranks, *options, **more), self.folder, **(variables or {}))
 
     def run_alone(self, *options):
         done = subprocess.run([CLIQUE, "train", *DATA, *map(str, options)], env=ENVIRONMENT, cwd=self.folder, capture_output=True,
@@ -220,7 +220,7 @@ class Train(unittest.TestCase):
         self.assertIn(f"of rank 2 on {HOST}, 20 of each batch", done.stdout)
 
     def refused(self, code, words, ranks, *options, **more):
-        check_refused(self, MPI, self.run_ranks(ranks, *options, **more), code, words)
+        check_refused(self, MPI, self.run_ranks(ranks, *options, variables=cache_to_lose(self.folder), **more), code, words)
 
     @by_one_mpi(MPI, CLIQUE.parent)
     def test_bad_input(self):
