@@ -486,7 +486,7 @@ endforeach()
 # tests of ops in the family for CPUs, and in the other trainings. Unoptimized programs have a separate cache.
 set(unoptimized_tests "device/(cache|fault|program_load|twins)" "launch/fused"
   "graph/(chains|composites|custom|drawn_graphs|exchange|fused_step|fusion|keep|placement|plan|stages|step_graph|tune|weights)"
-  "interop/(golden|golden_alone|golden_families|golden_gpu|single_layers)" "install/examples"
+  "interop/(backbones|golden|golden_alone|golden_families|golden_gpu|single_layers|single_steps|written_attention)" "install/examples"
   "cli/(contract|faults|files|follow|generate|peers|plan|process|report|shade|text|trainings|why)"
   "train/(alike|callback_strategies|checkpoint|checkpoint_faults|compress|confusion|failure|features|mixed|paths|recompute)"
   "train/(shard_optimizer|sharded_update|step_memory|strategies|strict|tensor|tensor_attention|upload_ahead)")
