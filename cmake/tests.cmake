@@ -47,6 +47,7 @@ set(arguments_interop_golden ways)
 # The references of operations are plain loops. A sanitizer would spend more time in them than in the compared code.
 if(CLIQUE_SANITIZE)
   file(GLOB references CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/ref/ops_*.c)
+  list(APPEND references ${PROJECT_SOURCE_DIR}/tests/ref/graph_operations.c) # includes them
   set_source_files_properties(${references} PROPERTIES COMPILE_OPTIONS "-O2;-fno-sanitize=all")
 endif()
 
@@ -443,7 +444,7 @@ set_tests_properties(comma/test_ops_loss PROPERTIES ENVIRONMENT "${CLQ_COMMA_ENV
 # All other tests run in both halves, first without sanitizers.
 set(host_tests "base/.*" "bench/.*" "comm/.*" "data/.*" "device/.*" "formats/.*" "launch/.*" "strategy/.*"
   "world/(world|failure)"
-  "cli/(compare|contract|faults|files|help|launch|plan|process|report|text)" "interop/keras_(damage|files|json)"
+  "cli/(compare|contract|faults|files|help|launch|plan|process|report|text)" "interop/(generator|keras_(damage|file_damage|files|json))"
   "train/(checkpoint_faults|failure|features|log|loops|parts|ps_discrete|shares|upload_ahead)" "why/probe")
 set(plain_tests "abi/.*" "comma/.*" "install/.*" "law/.*" "python/.*" "readers/.*" "strict/.*" "soak/.*" "cli/(bench|build|choice|trainings|why)"
   "comm/(all_reduce|collectives|gpus)" "device/(cache|program_load|twins)"
@@ -486,7 +487,8 @@ endforeach()
 # tests of ops in the family for CPUs, and in the other trainings. Unoptimized programs have a separate cache.
 set(unoptimized_tests "device/(cache|fault|program_load|twins)" "launch/fused"
   "graph/(chains|composites|custom|drawn_graphs|exchange|fused_step|fusion|keep|placement|plan|stages|step_graph|tune|weights)"
-  "interop/(backbones|golden|golden_alone|golden_families|golden_gpu|single_layers|single_steps|written_attention)" "install/examples"
+  "interop/(backbones|generator|golden|golden_alone|golden_families|golden_gpu|single_layers|single_steps)"
+  "interop/written_attention" "install/examples"
   "cli/(contract|faults|files|follow|generate|peers|plan|process|report|shade|text|trainings|why)"
   "train/(alike|callback_strategies|checkpoint|checkpoint_faults|compress|confusion|failure|features|mixed|paths|recompute)"
   "train/(shard_optimizer|sharded_update|step_memory|strategies|strict|tensor|tensor_attention|upload_ahead)")
