@@ -472,12 +472,8 @@ class CommandLine(Commands):
         self.fails(3, "train", *common, "--sample-weights", self.folder / "none.npy", says=["none.npy", "cannot open"])
 
     def test_wrong_labels(self):
-        for part in ("train", "test"):
-            npy(self.folder / f"x_{part}.npy", (16, 5), "|u1", bytes(16 * 5))
-            npy(self.folder / f"y_{part}.npy", (16,), "|u1", bytes(16))
-        common = ["--model", "autoencoder:code=2", "--data", self.folder, "--loss", "mse", "--devices", "pocl:0", "--batch", 16]
-        self.fails(2, "train", *common, "--labels", "sample", says=["--labels 'sample': expected data or samples"])
-        self.fails(3, "train", *common, "--no-test", says=["a label has 1 value", "takes 5"])
+        self.fails(2, "train", *SMALL, "--labels", "sample", says=["--labels 'sample': expected data or samples"])
+        self.fails(3, "train", *SMALL, "--loss", "mse", "--no-test", says=["a label has 1 value", "takes 10"])
 
     def test_no_such_device(self):
         self.fails(4, "train", *SMALL, "--devices", "99", says=["99"])
