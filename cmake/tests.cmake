@@ -490,8 +490,9 @@ set(unoptimized_tests "device/(cache|fault|program_load|twins)" "launch/fused"
   "interop/(backbones|generator|golden|golden_alone|golden_families|golden_gpu|single_layers|single_steps)"
   "interop/written_attention" "install/examples"
   "cli/(contract|faults|files|follow|generate|peers|plan|process|report|shade|text|trainings|why)"
-  "train/(alike|callback_strategies|checkpoint|checkpoint_faults|compress|confusion|failure|features|mixed|paths|recompute)"
-  "train/(shard_optimizer|sharded_update|step_memory|strategies|strict|tensor|tensor_attention|upload_ahead)")
+  "train/(accumulate|alike|callback_strategies|checkpoint|checkpoint_changes|checkpoint_faults|clip|compress|confusion)"
+  "train/(failure|features|loop_strategies|mixed|modes|numerics|paths|recompute|shard_optimizer|sharded_update)"
+  "train/(step_memory|strategies|strict|targets|tensor|tensor_attention|upload_ahead)")
 foreach(test IN LISTS all_tests)
   clq_is_one_of(is_unoptimized "${test}" ${unoptimized_tests})
   if(is_unoptimized)
