@@ -271,7 +271,7 @@ class Train(unittest.TestCase):
 
     # The log equals that of an undisturbed training, bit for bit.
     def test_interrupted_and_resumed(self):
-        plan = ["--epochs", 60, "--checkpoint-every", 7]
+        plan = ["--epochs", 40, "--checkpoint-every", 7]
         self.assertEqual(self.run_ranks(2, *plan, "--checkpoint", "undisturbed", "--log", "right").returncode, 0)
         said, code = self.act_behind_100_steps(2, lambda: os.kill(self.processes()[1], signal.SIGTERM), *plan,
                                                "--checkpoint", "c")
@@ -283,10 +283,10 @@ class Train(unittest.TestCase):
         log, right = self.log("log"), self.log("right")
         self.assertEqual([row["loss"] for row in log.values()], [row["loss"] for row in right.values()])
         # Three processes resume, and then one.
-        done = self.run_ranks(3, "--epochs", 61, "--checkpoint", "c", "--resume", "--json")
+        done = self.run_ranks(3, "--epochs", 41, "--checkpoint", "c", "--resume", "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
-        alone = self.run_alone("--devices", "pocl:0", "--epochs", 62, "--checkpoint", "c", "--resume", "--json")
-        self.assertEqual(alone["checkpoints"]["resumed_from"], 61 * 20)
+        alone = self.run_alone("--devices", "pocl:0", "--epochs", 42, "--checkpoint", "c", "--resume", "--json")
+        self.assertEqual(alone["checkpoints"]["resumed_from"], 41 * 20)
 
     # The other ranks name a stopped rank, and end. The checkpoint is complete.
     def test_stopped_rank(self):

@@ -18,10 +18,25 @@ ENVIRONMENT.pop("CLIQUE_ENGINE", None)
 HOST = socket.gethostname()
 
 
+def installed(folder):
+    return [name for name in LAUNCHERS if (folder.parent / f"lib/clique/libclique-{name}.so").exists()]
+
+
 def by_one_mpi(mpi, folder):
     """Decorates tests that do not depend on the MPI: they run with only one of the installed MPIs."""
-    first = next(name for name in LAUNCHERS if (folder.parent / f"lib/clique/libclique-{name}.so").exists())
-    return lambda test: test if mpi == first else None
+    return lambda test: test if mpi == installed(folder)[0] else None
+
+
+def by_last_mpi(mpi, folder):
+    """Like by_one_mpi, with another MPI if there are two."""
+    return lambda test: test if mpi == installed(folder)[-1] else None
+
+
+def own_part(mpi, folder, cases, turn=0):
+    """The cases that this MPI runs, if a case needs no certain MPI: with two MPIs, each runs every second case. turn: 0
+    or 1, which of them this MPI begins with."""
+    names = installed(folder)
+    return [case for i, case in enumerate(cases) if (i + turn) % len(names) == names.index(mpi)]
 
 
 def line(mpi, ranks, *command, of_rank=None, more=()):
