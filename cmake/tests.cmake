@@ -82,7 +82,7 @@ foreach(layer IN LISTS CLQ_LAYERS)
     set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
     add_test(NAME ${layer}/${thing} COMMAND ${target} ${arguments_${layer}_${thing}})
     set(environment ${CLQ_TEST_ENVIRONMENT})
-    if("${layer}/${thing}" MATCHES "^(train/|interop/golden)" AND NOT thing IN_LIST loading_tests)
+    if("${layer}/${thing}" MATCHES "^(train/|interop/(generator|golden))" AND NOT thing IN_LIST loading_tests)
       list(APPEND environment CLQ_TEST_KEEPS_PROGRAMS=1)
     endif()
     set_tests_properties(${layer}/${thing} PROPERTIES ENVIRONMENT "${environment}" TIMEOUT 2400)
@@ -393,7 +393,7 @@ include(cmake/world.cmake)
 set(cost 100)
 foreach(name comm/combine interop/golden_alone interop/golden interop/golden_families world/train_openmpi ops/loss train/strategies ops/gemm world/bench_openmpi
     world/why_openmpi graph/step_graph graph/drawn_graphs graph/exchange world/launch_openmpi ops/conv2d world/failure_threads
-    compilers/kernels cli/contract ops/dense train/paths train/strict train/recompute cli/choice ops/update why/probe cli/build
+    compilers/kernels cli/contract cli/plan cli/trainings ops/dense train/paths train/strict train/recompute cli/choice ops/update why/probe cli/build
     train/failure cli/peers graph/tune train/checkpoint ops/winograd train/features graph/fused_step ops/activation train/mixed
     graph/chains interop/golden_gpu oclgrind/ops_conv2d cli/faults soak/caches interop/keras_damage)
   if(TEST ${name})
@@ -489,7 +489,7 @@ set(unoptimized_tests "device/(cache|fault|program_load|twins)" "launch/fused"
   "graph/(chains|composites|custom|drawn_graphs|exchange|fused_step|fusion|keep|placement|plan|stages|step_graph|tune|weights)"
   "interop/(backbones|generator|golden|golden_alone|golden_families|golden_gpu|single_layers|single_steps)"
   "interop/written_attention" "install/examples"
-  "cli/(contract|faults|files|follow|generate|peers|plan|process|report|shade|text|trainings|why)"
+  "cli/(contract|faults|files|follow|generate|peers|plan|process|shade|text|trainings|why)"
   "train/(accumulate|alike|callback_strategies|checkpoint|checkpoint_changes|checkpoint_faults|clip|compress|confusion)"
   "train/(failure|features|loop_strategies|mixed|modes|numerics|paths|recompute|shard_optimizer|sharded_update)"
   "train/(step_memory|strategies|strict|targets|tensor|tensor_attention|upload_ahead)")
