@@ -128,15 +128,22 @@ static void close_all(void) {
     for (size_t i = 0; i < CLQ_COUNT_OF(opened.devices); i++) {
         clq_queue_destroy(opened.devices[i].queue);
         clq_device_close(opened.devices[i].device);
+        opened.devices[i].queue = NULL;
+        opened.devices[i].device = NULL;
     }
-    clq_system_close(opened.system);
+    if (opened.system) clq_system_close(opened.system);
+    opened.system = NULL;
 }
 
-/* Drivers were loaded before this returns, so they end after close_all. */
+/* Drivers have begun by now, with their own functions of atexit, which are called after close_all. */
+static void close_at_exit(void) {
+    static bool is_told;
+    if (!is_told) assert_int_equal(atexit(close_all), 0);
+    is_told = true;
+}
+
 static clq_system *open_system(void) {
-    if (opened.system) return opened.system;
-    must(NULL, clq_system_open(NULL, &opened.system));
-    assert_int_equal(atexit(close_all), 0);
+    if (!opened.system) must(NULL, clq_system_open(NULL, &opened.system));
     return opened.system;
 }
 
@@ -193,10 +200,12 @@ void rig_each(void (*body)(rig *r)) {
     clq_system *system = open_system();
     if (spec) {
         run_on_chosen(system, spec, body);
+        close_at_exit();
         return;
     }
     if (clq_system_device_count(system) > 0 && is_simulator(clq_system_device_info(system, 0))) {
         run_on(0, body);
+        close_all(); /* oclgrind ends in a double free if this is done at exit */
         return;
     }
     for (size_t w = 0; w < CLQ_COUNT_OF(wanted); w++) {
@@ -205,6 +214,7 @@ void rig_each(void (*body)(rig *r)) {
         if (i == count) fail_msg("%s is missing", names[w]);
         run_on((uint32_t)i, body);
     }
+    close_at_exit();
 }
 
 /* ---- one list ---- */
