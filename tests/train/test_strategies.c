@@ -93,8 +93,8 @@ static const struct model_row {
     bool small;       /* on other devices and in other ways in the short form, too */
     bool mixed;       /* in the short form: on two drivers at once instead of one */
 } models[] = {{"mlp", build_mlp, "adam", 1e-5, true, true},
-              {"cnn", build_cnn, "sgd:lr=0.01", 1e-4, false, false},
-              {"lenet", build_lenet, "sgd:lr=0.01,momentum=0.9", 1e-4, false, true},
+              {"cnn", build_cnn, "sgd:lr=0.01", 1e-4, false, true},
+              {"lenet", build_lenet, "sgd:lr=0.01,momentum=0.9", 1e-4, false, false},
               {"branched", build_branched, "adam", 1e-5, false, false},
               {"cells", build_cells, "adam", 1e-5, false, false}};
 
