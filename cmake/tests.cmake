@@ -52,6 +52,7 @@ set(arguments_interop_golden ways)
 # The references of operations are plain loops. A sanitizer would spend more time in them than in the compared code.
 if(CLIQUE_SANITIZE)
   file(GLOB references CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/ref/ops_*.c)
+  list(APPEND references ${PROJECT_SOURCE_DIR}/tests/ref/graph_operations.c) # includes them
   set_source_files_properties(${references} PROPERTIES COMPILE_OPTIONS "-O2;-fno-sanitize=all")
 endif()
 
@@ -87,7 +88,7 @@ foreach(layer IN LISTS CLQ_LAYERS)
     set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
     add_test(NAME ${layer}/${thing} COMMAND ${target} ${arguments_${layer}_${thing}})
     set(environment ${CLQ_TEST_ENVIRONMENT})
-    if("${layer}/${thing}" MATCHES "^(train/|interop/golden)" AND NOT thing IN_LIST loading_tests)
+    if("${layer}/${thing}" MATCHES "^(train/|interop/(generator|golden))" AND NOT thing IN_LIST loading_tests)
       list(APPEND environment CLQ_TEST_KEEPS_PROGRAMS=1)
     endif()
     set_tests_properties(${layer}/${thing} PROPERTIES ENVIRONMENT "${environment}" TIMEOUT 2400)
@@ -128,6 +129,8 @@ endif()
 add_test(NAME law/picture COMMAND ${PROJECT_SOURCE_DIR}/docs/plots/beside-pytorch check)
 add_test(NAME law/learning_curve COMMAND ${PROJECT_SOURCE_DIR}/docs/plots/learning-curve check)
 add_test(NAME cli/contract COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_cli.py ${CMAKE_BINARY_DIR}/bin)
+add_test(NAME cli/plan COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_plans.py ${CMAKE_BINARY_DIR}/bin)
+add_test(NAME cli/trainings COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_trainings.py ${CMAKE_BINARY_DIR}/bin)
 add_test(NAME cli/process COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_process.py ${CMAKE_BINARY_DIR}/bin)
 if(CLQ_MANUAL)
   find_program(CLQ_GROFF groff REQUIRED) # reads manual pages
@@ -156,7 +159,7 @@ add_test(NAME cli/launch COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tes
 add_test(NAME cli/follow COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_follow.py ${CMAKE_BINARY_DIR}/bin)
 add_test(NAME cli/shade COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_shade.py ${CMAKE_BINARY_DIR}/bin)
 add_test(NAME cli/bench COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/cli/check_bench.py ${CMAKE_BINARY_DIR}/bin)
-set_tests_properties(cli/contract cli/files cli/follow cli/shade cli/generate cli/launch cli/process cli/bench cli/why cli/choice cli/tuning PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 2400)
+set_tests_properties(cli/contract cli/plan cli/trainings cli/files cli/follow cli/shade cli/generate cli/launch cli/process cli/bench cli/why cli/choice cli/tuning PROPERTIES ENVIRONMENT "${CLQ_TEST_ENVIRONMENT}" TIMEOUT 2400)
 # Not with sanitizers, which would take too long: these tests mostly test scripts. So the code of bench/peers*.c runs
 # without sanitizers.
 if(NOT CLIQUE_SANITIZE)
@@ -396,7 +399,7 @@ include(cmake/world.cmake)
 set(cost 100)
 foreach(name comm/combine interop/golden_alone interop/golden interop/golden_families world/train_openmpi ops/loss train/strategies ops/gemm world/bench_openmpi
     world/why_openmpi graph/step_graph graph/drawn_graphs graph/exchange world/launch_openmpi ops/conv2d world/failure_threads
-    compilers/kernels cli/contract ops/dense train/paths train/strict train/recompute cli/choice ops/update why/probe cli/build
+    compilers/kernels cli/contract cli/plan cli/trainings ops/dense train/paths train/strict train/recompute cli/choice ops/update why/probe cli/build
     train/failure cli/peers graph/tune train/checkpoint ops/winograd train/features graph/fused_step ops/activation train/mixed
     graph/chains interop/golden_gpu oclgrind/ops_conv2d cli/faults soak/caches interop/keras_damage)
   if(TEST ${name})
@@ -447,9 +450,9 @@ set_tests_properties(comma/test_ops_loss PROPERTIES ENVIRONMENT "${CLQ_COMMA_ENV
 # All other tests run in both halves, first without sanitizers.
 set(host_tests "base/.*" "bench/.*" "comm/.*" "data/.*" "device/.*" "formats/.*" "launch/.*" "strategy/.*"
   "world/(world|failure)"
-  "cli/(compare|contract|faults|files|help|launch|process|report|text)" "interop/keras_(damage|files|json)"
+  "cli/(compare|contract|faults|files|help|launch|plan|process|report|text)" "interop/(generator|keras_(damage|file_damage|files|json))"
   "train/(checkpoint_faults|failure|features|log|loops|parts|ps_discrete|shares|upload_ahead)" "why/probe")
-set(plain_tests "abi/.*" "comma/.*" "install/.*" "law/.*" "python/.*" "readers/.*" "strict/.*" "soak/.*" "cli/(bench|build|choice|why)"
+set(plain_tests "abi/.*" "comma/.*" "install/.*" "law/.*" "python/.*" "readers/.*" "strict/.*" "soak/.*" "cli/(bench|build|choice|trainings|why)"
   "comm/(all_reduce|collectives|gpus)" "device/(cache|program_load|twins)"
   "graph/(chains|fusion|keep|plan|stages|tune)" "interop/golden(_alone|_optimized|_families)?"
   "ops/(activation|arrange|batched|compress|constrain|conv2d|conv_pool|copy|dense|dropout|element_programs|folds|grouped|input|joined|loss|normalise|norms|penalty|pool2d)"
@@ -486,13 +489,16 @@ endforeach()
 
 # Tests that compile much and compute little compile their kernels without optimization (tests/support/unoptimized.c), which
 # takes a third of the time. Such kernels take up to ten times as long to run, so this does not suit trainings with many
-# steps. Kernels are optimized, as for users, in interop/golden_optimized, in most commands, in the tests of ops in the family
-# for CPUs, and in the other trainings. Unoptimized programs have a separate cache.
-set(unoptimized_tests "device/(cache|program_load|twins)"
+# steps. Kernels are optimized, as for users, in interop/golden_optimized, in cli/bench, cli/choice and cli/launch, in the
+# tests of ops in the family for CPUs, and in the other trainings. Unoptimized programs have a separate cache.
+set(unoptimized_tests "device/(cache|fault|program_load|twins)" "launch/fused"
   "graph/(chains|composites|custom|drawn_graphs|exchange|fused_step|fusion|keep|placement|plan|stages|step_graph|tune|weights)"
-  "interop/(golden|golden_alone|golden_families|golden_gpu|single_layers)" "cli/(peers|why)" "install/examples"
-  "train/(alike|callback_strategies|checkpoint|compress|confusion|features|mixed|paths|recompute|shard_optimizer)"
-  "train/(sharded_update|step_memory|strategies|strict|tensor|tensor_attention)")
+  "interop/(backbones|generator|golden|golden_alone|golden_families|golden_gpu|single_layers|single_steps)"
+  "interop/written_attention" "install/examples" "world/traces_(openmpi|mpich)"
+  "cli/(contract|faults|files|follow|generate|peers|plan|process|shade|text|trainings|why)"
+  "train/(accumulate|alike|callback_strategies|checkpoint|checkpoint_changes|checkpoint_faults|clip|compress|confusion)"
+  "train/(failure|features|loop_strategies|mixed|modes|numerics|paths|recompute|shard_optimizer|sharded_update)"
+  "train/(step_memory|strategies|strict|targets|tensor|tensor_attention|upload_ahead)")
 foreach(test IN LISTS all_tests)
   clq_is_one_of(is_unoptimized "${test}" ${unoptimized_tests})
   if(is_unoptimized)

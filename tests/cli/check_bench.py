@@ -80,7 +80,8 @@ class Bench(support.InFolder):
         return rows
 
     def test_train(self):
-        rows = self.measure("train", "--models", f"mlp,{support.put_least(self.folder)}", "--data", "synthetic:28x28/10/256", *TWO, "-n", 3, "-w", 0)
+        least = support.put_least(self.folder)
+        rows = self.measure("train", "--models", f"mlp,{least}", "--data", "synthetic:28x28/10/256", *TWO, "-n", 3, "-w", 0)
         self.assertEqual([(r["model"], r["replicas"], r["batch"]) for r in rows],
                          [("mlp", 1, 64), ("mlp", 2, 64), ("least.json", 1, 64), ("least.json", 2, 64)])
         for row in rows:
@@ -96,9 +97,10 @@ class Bench(support.InFolder):
                 self.assertIsNone(row["of_apart"])
             else:
                 self.assertGreater(row["of_apart"], 0)
-        files = self.measure("train", "--models", f"{LENET},mlp", "--batch", ODD, "--data", "synthetic:28x28/10/16", "--devices", "pocl:0", "-n", 1,
+        # The batch of each replica above: the steps as one launch are there.
+        files = self.measure("train", "--models", f"{least},mlp", "--batch", 32, "--data", "synthetic:28x28/10/64", "--devices", "pocl:0", "-n", 1,
                              "-w", 0, devices=1)
-        self.assertEqual([r["model"] for r in files], ["lenet5.json", "mlp"])
+        self.assertEqual([(r["model"], r["batch"]) for r in files], [("least.json", 32), ("mlp", 32)])
         self.fails(3, "train", "--models", "mlp,none/such.json", says=["none/such.json"])
         self.fails(2, "train", "--models", "mlp,,cnn", says=["--models"])
         self.fails(2, "train", "--models", "mlp,", says=["--models"])

@@ -5,6 +5,10 @@ Whatever fails, a command ends by itself and in time, with an exit code of the c
 command prints one line with the reason, and its output files are complete or absent. If the code is 0, the command's
 results are the same as without a failure. The command leaves no temporary files.
 
+Much of what a command does is the same in others: reading its words, opening devices. So only some commands fail at all
+the places below, and the others at every second one. With CLQ_TEST_LONG=1 in the environment, all commands fail at all of
+them.
+
 usage: check_faults.py TESTS_FOLDER [--every K | --whole]     (--whole: every allocation and every call, once and with all
 after it; takes hours. --every K: each K-th of them)
 """
@@ -36,6 +40,7 @@ BOTH = ["--devices", "pocl:0,pocl:1"]
 FEW = "synthetic:28x28/10/64"  # making the 60000 samples of `synthetic` takes longer than the rest of a command
 # How far into a command's allocations or calls the short form makes one fail, besides the first ones.
 EARLY, PLACES = 3, (0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0)
+LONG = os.environ.get("CLQ_TEST_LONG") == "1"
 
 
 class Ending:
@@ -59,11 +64,13 @@ def run(command, faults=None):
         return Ending(process, folder)
 
 
-def orders(count):
-    """Which of `count` allocations or calls fail: "N" only the N-th, "N+" the N-th and all later ones."""
+def orders(count, turn):
+    """Which of `count` allocations or calls fail: "N" only the N-th, "N+" the N-th and all later ones. turn: 0 or 1 for
+    every second place, from the first or the second one on; None for all places, and the first ones."""
     if EVERY:
         return [f"{n}{more}" for n in range(1, count + 1, EVERY) for more in ("", "+")]
-    some = sorted({n for n in range(1, EARLY + 1) if n <= count} | {max(1, round(place * count)) for place in PLACES if count})
+    early, places = (EARLY, PLACES) if LONG or turn is None else (0, PLACES[turn::2])
+    some = sorted({n for n in range(1, early + 1) if n <= count} | {max(1, round(place * count)) for place in places if count})
     return [f"{n}{'+' if i % 2 else ''}" for i, n in enumerate(some)]
 
 
@@ -122,13 +129,15 @@ class Faults(unittest.TestCase):
             self.assertIn(name, whole, "a file was left by a command that failed")
             whole[name](content)
 
-    def walk(self, command, same, whole=None):
-        """same(ending, usual): fails if a command that exits with 0 gave less than `usual`."""
+    def walk(self, command, same, whole=None, turn=None):
+        """same(ending, usual): fails if a command that exits with 0 gave less than `usual`. turn: which places of the
+        allocations (see orders); calls fail at the other ones."""
         usual = run(command)
         self.assertEqual((usual.code, usual.errors), (0, []), usual.err)
         self.assertGreater(usual.allocations, 0)
-        kinds = [("CLQ_FAULT_ALLOCATION", usual.allocations, (1,)), ("CLQ_FAULT_CALL", usual.calls, (1, 4))]
-        jobs = [({kind: order}, codes) for kind, count, codes in kinds for order in orders(count)]
+        other = None if turn is None else 1 - turn
+        kinds = [("CLQ_FAULT_ALLOCATION", usual.allocations, turn, (1,)), ("CLQ_FAULT_CALL", usual.calls, other, (1, 4))]
+        jobs = [({kind: order}, codes) for kind, count, its_turn, codes in kinds for order in orders(count, its_turn)]
         failed = 0
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             for (faults, codes), ending in zip(jobs, pool.map(lambda job: self.attempt(command, job[0]), jobs)):
@@ -231,7 +240,7 @@ class Faults(unittest.TestCase):
         self.walk(["clique_faulty", "devices", "--json"], self.same_devices)
 
     def test_plan(self):
-        self.walk(["clique_faulty", "plan", "--model", "mlp", "--batch", "8", "--json", *DEVICE], self.same_plan)
+        self.walk(["clique_faulty", "plan", "--model", "mlp", "--batch", "8", "--json", *DEVICE], self.same_plan, turn=0)
 
     def test_machines(self):
         self.walk(["clique_faulty", "plan", "--machines", "4", "--devices-per-machine", "2", "--model", "mlp", "--compute-ms", "1,2", "--json"],
@@ -242,35 +251,35 @@ class Faults(unittest.TestCase):
                    "--metrics", "accuracy,confusion_matrix", "--save", "w.safetensors", "--log", "log.jsonl", "--trace", "trace.json", *BOTH],
                   self.same_training,
                   {"log.jsonl": lambda content: None, "w.safetensors": lambda content: self.assertEqual(len(content) > 4 * 101770, True),
-                   "trace.json": json.loads})
+                   "trace.json": json.loads}, turn=1)
 
     def test_train_with_synchronized_statistics(self):
         """Replicas wait for each other within their steps."""
         self.walk(["clique_faulty", "train", "--model", self.given("model.json"), "--data", FEW, "--batch", "8",
                    "--steps", "2", "--json", "--save", "w.safetensors", "--log", "log.jsonl", "--trace", "trace.json", *BOTH], self.same_training,
                   {"log.jsonl": lambda content: None, "w.safetensors": lambda content: self.assertEqual(len(content) > 4 * 9600, True),
-                   "trace.json": json.loads})
+                   "trace.json": json.loads}, turn=0)
 
     def test_bench_launch(self):
         self.walk(["clique_bench_faulty", "launch", "-n", "3", "-w", "1", "--json", "r.json", "--csv", "r.csv", *DEVICE], self.same_bench,
-                  {"r.json": self.bench_file, "r.csv": self.csv_file})
+                  {"r.json": self.bench_file, "r.csv": self.csv_file}, turn=1)
 
     def test_bench_step(self):
         self.walk(["clique_bench_faulty", "step", "--models", "mlp", "--batch", "8", "-n", "2", "-w", "1", "--json", "r.json", "--csv", "r.csv", *DEVICE],
-                  self.same_step, {"r.json": self.bench_file, "r.csv": self.csv_file})
+                  self.same_step, {"r.json": self.bench_file, "r.csv": self.csv_file}, turn=0)
 
     def test_bench_all_reduce(self):
         self.walk(["clique_bench_faulty", "all_reduce", "-b", "4K", "-e", "64K", "-f", "16", "-n", "2", "-w", "1", "--json", "r.json", "--csv", "r.csv",
-                   *BOTH], self.same_bench, {"r.json": self.bench_file, "r.csv": self.csv_file})
+                   *BOTH], self.same_bench, {"r.json": self.bench_file, "r.csv": self.csv_file}, turn=1)
 
     def test_compare(self):
         files = [self.given("a.json"), self.given("b.json")]
         self.walk(["clique_faulty", "compare", *files], self.same_text)
-        self.walk(["clique_faulty", "compare", "--json", *files], self.same_text)
+        self.walk(["clique_faulty", "compare", "--json", *files], self.same_text, turn=0)
 
     def test_report(self):
         files = [self.given(f"{name}.json") for name in ("a", "b", "matrix", "train", "step")]
-        self.walk(["clique_faulty", "report", *files, "-o", "page.html"], self.same_text)
+        self.walk(["clique_faulty", "report", *files, "-o", "page.html"], self.same_text, turn=1)
 
     def test_launch(self):
         launcher = pathlib.Path(self.folder.name, "mpirun.openmpi")

@@ -17,7 +17,7 @@ import support
 
 BIN = pathlib.Path(sys.argv.pop(1) if len(sys.argv) > 1 else "build/bin").resolve()
 MODEL = support.sequential("small", [("Flatten", {}), ("Dense", {"units": 10, "activation": "softmax"})])
-TRAIN = ["train", "--model", "m.json", "--data", "synthetic:28x28/10/64", "--devices", "pocl:0", "--no-test", "--steps", 1]
+TRAIN = ["train", *support.APART, "--model", "m.json", "--data", "synthetic:28x28/10/64", "--devices", "pocl:0", "--no-test", "--steps", 1]
 
 
 class Files(support.InFolder):

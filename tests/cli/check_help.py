@@ -3,6 +3,7 @@
 
 usage: check_help.py BIN_FOLDER MANUAL_FOLDER SOURCE_FOLDER GROFF
 """
+import functools
 import json
 import pathlib
 import re
@@ -24,7 +25,9 @@ def run(*words):
     return subprocess.run([CLIQUE, *words], capture_output=True, text=True, timeout=60)
 
 
+@functools.cache
 def shown(*words):
+    """What a help command prints. Each command runs once, because many options are options of several commands."""
     result = run(*words)
     assert result.returncode == 0 and not result.stderr, (words, result.stderr)
     return result.stdout

@@ -20,7 +20,7 @@ import support
 
 BIN = pathlib.Path(sys.argv.pop(1) if len(sys.argv) > 1 else "build/bin").resolve()
 CLIQUE = str(BIN / "clique")
-SMALL = ["--model", "mlp", "--data", "synthetic:28x28/10/6400", "--devices", "pocl:0"]
+SMALL = ["--model", "mlp", "--data", "synthetic:28x28/10/1920", "--devices", "pocl:0", *support.APART]
 LIMIT_S = 240
 
 
@@ -107,8 +107,8 @@ class Signals(unittest.TestCase):
         """Ctrl-C ends a run soon, also while the run tests the trained model. Here the test itself would take much
         longer."""
         screen, terminal = pty.openpty()
-        command = [CLIQUE, "train", "--model", "cnn", "--data", "synthetic:28x28/10/120000", "--devices", "pocl:0", "--steps", "1",
-                   "--batch", "1"]  # seconds of testing; between its progress reports, the run notices the signal
+        command = [CLIQUE, "train", "--model", "cnn", "--data", "synthetic:28x28/10/60000", "--devices", "pocl:0", "--steps", "1",
+                   "--batch", "1", *support.APART]  # seconds of testing; between its progress reports, the run notices the signal
         with subprocess.Popen(command, stdout=terminal, stderr=subprocess.PIPE, text=True) as process:
             os.close(terminal)
             shown = b""
@@ -146,7 +146,7 @@ class Signals(unittest.TestCase):
         """A training continues after it was stopped (Ctrl-Z) for longer than its deadline."""
         with tempfile.TemporaryDirectory() as folder:
             log = pathlib.Path(folder, "run.jsonl")
-            options = ["--model", "mlp", "--data", "synthetic:28x28/10/6400", "--devices", "pocl:0,pocl:1", "--no-test"]
+            options = ["--model", "mlp", "--data", "synthetic:28x28/10/1920", "--devices", "pocl:0,pocl:1", "--no-test", *support.APART]
             warm = subprocess.run([CLIQUE, "train", *options, "--steps", "2"], capture_output=True, text=True, timeout=LIMIT_S)
             # Everything is compiled now, so that compiling makes no device late.
             self.assertEqual(warm.returncode, 0, warm.stderr)

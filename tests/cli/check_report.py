@@ -397,7 +397,7 @@ class Report(support.InFolder):
 
     def test_real_result(self):
         measured = str(self.folder / "train.json")
-        bench = subprocess.run([str(BIN / "clique"), "bench", "train", "--devices", "pocl:0,pocl:1", "--models", "mlp", "--batch", "512", "-n", "1", "-w", "0",
+        bench = subprocess.run([str(BIN / "clique"), "bench", "train", "--devices", "pocl:0,pocl:1", "--models", "mlp", "--batch", "64", "-n", "1", "-w", "0",
                                 "--json", measured], capture_output=True, text=True, timeout=250)
         self.assertEqual(bench.returncode, 0, bench.stderr)
         result = self.run_report(measured, "-o", "report.html")

@@ -220,6 +220,7 @@ static void out_of_memory_on(clq_device *device, clq_queue *queue) {
     (void)queue;
     for (uint64_t seed = 0; seed < 10; seed++) {
         subject s;
+        if (!takes(device, seed)) continue;
         build(&s, seed);
         settle(&s, seed);
         made_graph m = {.s = &s};

@@ -2,7 +2,8 @@
  * step's gradient norm of every variable, and the initial model's predictions. Traces of one device are shared out
  * between PoCL and Intel's driver; others are of several devices. The argument `alone` picks the tests on one device,
  * `optimized` a few of these traces, for kernels that are optimized as users' are, and `ways` the tests on several
- * devices. With `long` every strategy makes every trace, in steps that are one launch if the strategy has such. */
+ * devices. With CLQ_TEST_LONG=1 more traces go by each way of `ways`, and more kernels by `gpu`. With `long` every
+ * strategy makes every trace, in steps that are one launch if the strategy has such. */
 #include "support/apart.h"
 #include "support/check.h"
 #include "support/disguise.h"
@@ -10,6 +11,8 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+
+static bool is_long(void) { return getenv("CLQ_TEST_LONG") != NULL; }
 
 /* Launches of some kernel files in the plans of all runs. */
 static const char *const counted_files[] = {"winograd_local", "product_local", "product_subgroup"};
@@ -29,16 +32,16 @@ static void count_launches(const clq_trainer *trainer) {
 static const char whole_by_candidates[] = "mlp_adam_probs";
 
 /* Candidates that the tuner could choose; the first is the rule's, which others run with. All of a CPU device's, which
- * has few, and every second one of a GPU's: ops/gemm and ops/winograd hold each block to a reference. The most of them
- * that a question had which these runs asked. The first follows the trace to its end, and the others through an epoch,
- * whose last batch is not full. */
-static size_t run_candidates(golden *g, const char *spec, size_t stride) {
+ * has few, and every fourth one of a GPU's, other ones for each trace: ops/gemm and ops/winograd hold each block to a
+ * reference. With CLQ_TEST_LONG=1 every second one of a GPU's. Returns the most of them that a question had which these
+ * runs asked. The first follows the trace to its end, and the others through an epoch, whose last batch is not full. */
+static size_t run_candidates(golden *g, const char *spec, size_t stride, size_t second) {
     const char *const disabled = golden_by.disabled_paths;
     const size_t steps = golden_by.steps, samples = (size_t)json_integer_value(json_object_get(g->json, "samples"));
     size_t nth = 1;
     if (strcmp(g->name, whole_by_candidates) == 0) golden_by.disabled_paths = NULL;
-    while (golden_run(g, spec, &(clq_selections){.by_rule = true, .nth = nth})) {
-        nth += stride;
+    for (size_t next = second; golden_run(g, spec, &(clq_selections){.by_rule = true, .nth = nth}); next += stride) {
+        nth = next;
         golden_by.disabled_paths = disabled;
         golden_by.steps = clq_ceil_div(samples, g->batch);
     }
@@ -57,6 +60,7 @@ typedef enum extent {
     WEIGHTED_CASES_BY_PIECES,
     FEW_CASES,
     FEW_CASES_BY_CANDIDATES,
+    RAGGED_CASES,
     RAGGED_CASES_BY_PIECES
 } extent;
 enum { FEW = 4, FEW_BY_CANDIDATES = 2, RAGGED = 2, PIECES = 4 };
@@ -66,10 +70,12 @@ enum { FEW = 4, FEW_BY_CANDIDATES = 2, RAGGED = 2, PIECES = 4 };
 static const char *one_case; /* its name; NULL: not one alone */
 static bool is_in(extent which, const char *name) {
     static const char *const few[FEW] = {"cnn_wide", "mlp_adam_probs", "cnn_adam_logits", "cnn_sgd_nesterov_ragged"};
+    if (one_case && strcmp(name, one_case) != 0) return false;
     if (which == WEIGHTED_CASES || which == WEIGHTED_CASES_BY_PIECES)
         return strcmp(name, "sample_weights") == 0 || strcmp(name, "class_weights_of_rows") == 0;
-    if (which == RAGGED_CASES_BY_PIECES) return strcmp(name, few[1]) == 0 || strcmp(name, few[3]) == 0;
-    if (one_case) return strcmp(name, one_case) == 0;
+    if (which == RAGGED_CASES || which == RAGGED_CASES_BY_PIECES)
+        return strcmp(name, few[1]) == 0 || strcmp(name, few[3]) == 0;
+    if (one_case) return true;
     size_t count = which == FEW_CASES_BY_CANDIDATES ? FEW_BY_CANDIDATES : FEW, i = 0;
     while (i < count && strcmp(name, few[i]) != 0) i++;
     return which == ALL_CASES || i < count;
@@ -139,6 +145,12 @@ static bool has_whole_step(const char *name) {
     return is_one_of(name, plain, CLQ_COUNT_OF(plain)) == (as_three == THREE);
 }
 
+/* The nth case of a test. */
+static size_t run_candidates_of(golden *g, const char *spec, size_t nth) {
+    if (!gpu) return run_candidates(g, spec, 1, 2);
+    return is_long() ? run_candidates(g, spec, 2, 3) : run_candidates(g, spec, 4, nth % 2 ? 5 : 3);
+}
+
 static void run_named(golden *g, void *context) {
     tally *t = context;
     const extent which = t->which;
@@ -149,7 +161,7 @@ static void run_named(golden *g, void *context) {
     if (as_three != NOT_THREE) golden_by.disabled_paths = has_whole_step(g->name) ? NULL : APART;
     if (which == RAGGED_CASES_BY_PIECES || which == WEIGHTED_CASES_BY_PIECES) g->pieces = PIECES;
     if (which == FEW_CASES_BY_CANDIDATES)
-        t->candidates = CLQ_MAX(t->candidates, run_candidates(g, spec, gpu ? 2 : 1));
+        t->candidates = CLQ_MAX(t->candidates, run_candidates_of(g, spec, t->cases));
     else
         (void)golden_run(g, spec, NULL);
 }
@@ -228,7 +240,10 @@ static void mirrored_on_two(void **state) {
 static void mirrored_on_both_vendors(void **state) {
     (void)state;
     begin_apart(NULL);
-    assert_int_equal(run_cases(FEW_CASES, "pocl:0,intel").cases, FEW);
+    if (is_long())
+        assert_int_equal(run_cases(FEW_CASES, "pocl:0,intel").cases, FEW);
+    else
+        assert_int_equal(run_cases(RAGGED_CASES, "pocl:0,intel").cases, RAGGED);
     assert_true(run_group(ALL_CASES, "outputs", "pocl:0,intel,pocl:1").cases >= 2);
     end_apart();
 }
@@ -247,14 +262,23 @@ static void losses_on_one(void **state) {
     assert_true(run_group(ALL_CASES, "losses", "pocl:0").cases >= 19);
     end_apart();
 }
-/* Weights of samples and classes go along with the targets: through every strategy, and accumulation. */
+/* Weights of samples and classes go along with the targets: through every strategy, and accumulation. Strategies whose
+ * kernels are their own have one of the two. */
 static void weights_on_two(void **state) {
     (void)state;
-    static const char *const strategies[] = {"mirrored", "central", "ps", "pipeline", "tensor"};
-    for (size_t i = 0; i < CLQ_COUNT_OF(strategies); i++) {
-        begin_apart(strategies[i]);
-        assert_int_equal(run_group(WEIGHTED_CASES, "losses", "pocl:0,pocl:1").cases, 2);
+    static const struct {
+        const char *strategy, *only;
+    } rows[] = {{"mirrored", NULL},
+                {"central", NULL},
+                {"ps", NULL},
+                {"pipeline", "class_weights_of_rows"},
+                {"tensor", "sample_weights"}};
+    for (size_t i = 0; i < CLQ_COUNT_OF(rows); i++) {
+        begin_apart(rows[i].strategy);
+        one_case = is_long() ? NULL : rows[i].only;
+        assert_int_equal(run_group(WEIGHTED_CASES, "losses", "pocl:0,pocl:1").cases, one_case ? 1 : 2);
     }
+    one_case = NULL;
     begin_apart("mirrored");
     assert_int_equal(run_group(WEIGHTED_CASES_BY_PIECES, "losses", "pocl:0,pocl:1").cases, 2);
     end_apart();
@@ -306,19 +330,24 @@ static void stored_for_both_vendors(void **state) {
 }
 
 /* A step of the trace made of four batches, whose gradients are accumulated; the last step of an epoch is of two, of
- * which the last has fewer samples: 8 and 4, or 6 and 5. */
+ * which the last has fewer samples: 8 and 4, or 6 and 5. Several devices make one of the traces. */
 static void accumulated(void **state) {
     (void)state;
-    static const char *const places[] = {
-        "pocl:0",
-        "pocl:0,pocl:1",
+    static const struct {
+        const char *spec, *only;
+    } places[] = {
+        {"pocl:0", NULL},
+        {"pocl:0,pocl:1", "cnn_sgd_nesterov_ragged"},
 #if defined(__x86_64__)
-        "pocl:0,intel",
+        {"pocl:0,intel", "mlp_adam_probs"},
 #endif
     };
     begin_apart(NULL);
-    for (size_t i = 0; i < CLQ_COUNT_OF(places); i++)
-        assert_int_equal(run_cases(RAGGED_CASES_BY_PIECES, places[i]).cases, RAGGED);
+    for (size_t i = 0; i < CLQ_COUNT_OF(places); i++) {
+        one_case = is_long() ? NULL : places[i].only;
+        assert_int_equal(run_cases(RAGGED_CASES_BY_PIECES, places[i].spec).cases, one_case ? 1 : RAGGED);
+    }
+    one_case = NULL;
     end_apart();
 }
 
@@ -342,19 +371,21 @@ static void synchronized_on_intel(void **state) {
 }
 
 /* Replicas split the weights; dropout's masks and moving statistics are those of one. */
-static void run_tensor(const char *spec) {
+static void run_tensor(const char *spec, const char *normalised) {
     begin_apart("tensor");
     assert_true(run_group(ALL_CASES, "outputs", spec).cases >= 2);
-    assert_int_equal(run_group(ALL_CASES, "normalised", spec).cases, 2);
+    one_case = is_long() ? NULL : normalised;
+    assert_int_equal(run_group(ALL_CASES, "normalised", spec).cases, one_case ? 1 : 2);
+    one_case = NULL;
     end_apart();
 }
 static void tensor_on_pocl(void **state) {
     (void)state;
-    run_tensor("pocl:0,pocl:1,pocl:2");
+    run_tensor("pocl:0,pocl:1,pocl:2", NULL);
 }
 static void tensor_on_both_vendors(void **state) {
     (void)state;
-    run_tensor("pocl:0,intel,pocl:1"); /* PoCL's parts are those of tensor_on_pocl */
+    run_tensor("pocl:0,intel,pocl:1", "dropout_eval"); /* PoCL's parts are those of tensor_on_pocl */
 }
 
 static void by_candidates(void **state) {
@@ -388,8 +419,8 @@ static void as_gpu_without_its_units(void **state) {
     (void)state;
     golden_by.lowered = true;
     golden_by.steps = FIRST_STEPS;
-    tally t = run_cases(FEW_CASES, "intel");
-    assert_int_equal(t.cases, FEW);
+    tally t = run_cases(is_long() ? FEW_CASES : RAGGED_CASES, "intel");
+    assert_int_equal(t.cases, is_long() ? FEW : RAGGED);
     assert_true(refused > 0);
 }
 

@@ -12,8 +12,8 @@ static char *place_of(json_t *parent, const char *place, const char *key, size_t
 }
 
 /* Values of a good file replaced by other ones, one at a time: read or refused with a message, never worse. once: the
- * first value of each place alone (seen), by one or two of the nine others in turn; with CLQ_TEST_WHOLE in the
- * environment, by each of them. */
+ * first value of each place alone (seen), by one of the nine others in turn; with CLQ_TEST_WHOLE in the environment, by
+ * each of them. */
 static void damage(json_t *root, json_t *parent, const char *place, bool once, json_t *seen, size_t *made) {
     json_t *const wrong[] = {json_null(),    json_integer(-1), json_integer(0), json_integer(INT64_MAX),
                              json_real(2.5), json_string("x"), json_array(),    json_object(),
@@ -27,7 +27,7 @@ static void damage(json_t *root, json_t *parent, const char *place, bool once, j
         assert_non_null(below);
         const bool is_new = !once || !json_object_get(seen, below);
         assert_int_equal(json_object_set_new(seen, below, json_true()), 0);
-        const size_t step = once && !getenv("CLQ_TEST_WHOLE") ? 6 : 1;
+        const size_t step = once && !getenv("CLQ_TEST_WHOLE") ? CLQ_COUNT_OF(wrong) : 1;
         for (size_t w = json_object_size(seen) % step; is_new && w < CLQ_COUNT_OF(wrong); w += step) {
             clq_model *model;
             if (key)

@@ -172,11 +172,27 @@ static bool is_of_pocl(const json_t *entry) {
     return i < CLQ_COUNT_OF(of_pocl);
 }
 
+/* Sanitizers see the code that reads and writes every model, and then every second one's training: what runs after a
+ * model is read is the same code for most layers. With CLQ_TEST_LONG=1 they see every model's training. */
+static bool only_reads(size_t index) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    return index % 2 && !getenv("CLQ_TEST_LONG");
+#else
+    (void)index;
+    return false;
+#endif
+}
+
 static void layers_compute_what_keras_does(void **state) {
     size_t index;
     json_t *entry;
     (void)state;
-    json_array_foreach(entries, index, entry) check(entry, CLQ_STRATEGY_SINGLE, is_of_pocl(entry) ? "pocl:0" : ONE);
+    json_array_foreach(entries, index, entry) {
+        if (only_reads(index))
+            clq_model_destroy(read_model(entry));
+        else
+            check(entry, CLQ_STRATEGY_SINGLE, is_of_pocl(entry) ? "pocl:0" : ONE);
+    }
     assert_true(index > 10);
 }
 

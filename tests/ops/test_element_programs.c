@@ -342,6 +342,7 @@ static void functions(rig *r) {
                  {CLQ_ELEMENT_ERF, -1e-3, 1e-3, 0, 2e-6, 0},   {CLQ_ELEMENT_SIN, -1000, 1000, 0, 4e-7, 4e-7},
                  {CLQ_ELEMENT_COS, -1000, 1000, 0, 4e-7, 4e-7}};
     enum { N = 1013, BYTES = N * sizeof(float) };
+    r->optimizes_all = true;
     for (size_t i = 0; i < CLQ_COUNT_OF(cases); i++) {
         if (!rig_takes(r, i)) continue;
         clq_random random = clq_random_start(64, i);

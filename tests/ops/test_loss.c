@@ -312,7 +312,8 @@ static bool has_matrix(size_t kind) {
     return p->metric_count > 0 && p->metrics[p->metric_count - 1] == CLQ_METRIC_CONFUSION;
 }
 
-/* The kinds that have the large cases in the local family, too: a row's rule, two of values, and those with matrices. */
+/* The kinds that have the large cases in the local family, too: a row's rule, two of values, and those with matrices.
+ */
 static bool is_whole(size_t kind) {
     static const size_t whole[] = {0, 7, 20};
     if (has_matrix(kind)) return true;
@@ -351,11 +352,14 @@ static bool affords(const rig *r, size_t kind, const loss_case *c) {
  * another of each kind. */
 static void losses(rig *r) {
     const size_t stride = rig_is_simulated(r) ? 4 : clq_device_runs_in_caller(r->device) ? 1 : 2;
-    for (size_t k = 0; k < CLQ_COUNT_OF(kinds); k++)
+    for (size_t k = 0; k < CLQ_COUNT_OF(kinds); k++) {
+        rig_alternate(r, k);
         for (size_t c = k % stride; c < CLQ_COUNT_OF(cases); c += stride)
             if (!is_covered(&kinds[k], &cases[c]) && takes(r, k, &cases[c]) && has_rows_of(r, k, &cases[c]) &&
                 affords(r, k, &cases[c]))
                 check_loss(r, kinds[k], cases[c], true, c % 4 == 3);
+    }
+    rig_alternate(r, 0);
     check_loss(r, kinds[0], cases[1], false, false);
 }
 
@@ -532,6 +536,7 @@ static void extreme_values(rig *r) {
     for (size_t k = 0; k < CLQ_COUNT_OF(kinds); k++) {
         if (is_of_classes(&kinds[k])) continue;
         for (int nan = rig_is_simulated(r); nan < 2; nan++) { /* numbers are alike to a simulator */
+            rig_alternate(r, k);
             batch b = make_batch(kinds[k], 3, 1, 1, 1);
             bool binary = b.p.kind == CLQ_LOSS_BINARY && b.p.from_logits;
             float metrics[SLOTS * FLOATS_MOST];
@@ -569,6 +574,7 @@ static void beyond_probabilities(rig *r) {
     enum { ROWS = CLQ_COUNT_OF(rows) };
     const uint32_t count = rig_is_simulated(r) ? 2 : ROWS; /* to a simulator they are alike */
     for (size_t k = 0; k < CLQ_COUNT_OF(of_probabilities); k++) {
+        rig_alternate(r, k);
         batch b = make_batch(of_probabilities[k], 3, 1, count, 1);
         float got[3 * ROWS];
         for (size_t i = 0; i < b.n; i++) b.d_x[i] = (double)(b.x[i] = rows[i / 3][i % 3]);
@@ -588,6 +594,7 @@ static void beyond_probabilities(rig *r) {
 static void large_outputs(rig *r) {
     static const float rows[][3] = {{3e38f, 3e38f, 3e38f}, {-3e38f, 0, 0}, {0, 3e38f, 1}, {1e-38f, 0, 0}};
     for (size_t k = 0; k < CLQ_COUNT_OF(of_probabilities) && !rig_is_simulated(r); k++) {
+        rig_alternate(r, k);
         batch b = make_batch(of_probabilities[k], 3, 1, CLQ_COUNT_OF(rows), 1);
         float got[3 * CLQ_COUNT_OF(rows)], metrics[SLOTS * FLOATS_MOST];
         memcpy(b.x, rows, sizeof rows);

@@ -255,13 +255,15 @@ static const manner plain = {0};
 static size_t lengths_before; /* optimizers */
 
 /* Decay is around the rule: weights that decay take turns where the rule is there without, too. One of RMSprop's is
- * not. */
+ * not. A simulator has every second length, others for the next optimizer. */
 static void check_lengths(rig *r, const clq_optimizer *optimizer) {
     const size_t index = lengths_before++;
     const bool has_twin = clq_optimizer_weight_decay(optimizer) != 0 && optimizer->kind != CLQ_OPTIMIZER_RMSPROP;
     if (has_twin && !rig_takes(r, index)) return;
+    rig_alternate(r, index);
     for (size_t i = 0; i < CLQ_COUNT_OF(lengths); i++)
-        if (rig_affords(r, lengths[i])) check_update(r, optimizer, &plain, lengths[i]);
+        if (rig_affords(r, lengths[i]) && !(rig_is_simulated(r) && (index + i) % 2))
+            check_update(r, optimizer, &plain, lengths[i]);
 }
 
 static void updates(rig *r) {
@@ -269,7 +271,8 @@ static void updates(rig *r) {
     each_optimizer(r, check_lengths);
 }
 
-/* What is done around a rule, alone and together. Those take turns whose kernels are others' with another number. */
+/* What is done around a rule, alone and together. A simulator has every second length. Those take turns whose kernels
+ * are others' with another number. */
 static void manners(rig *r) {
     static const manner all[] = {{.limit = 0.125},
                                  {.average = 0.75},
@@ -283,7 +286,8 @@ static void manners(rig *r) {
     static const size_t some[] = {1, 17, 128, 1009};
     for (size_t i = 0; i < CLQ_COUNT_OF(all); i++)
         for (size_t k = 0; k < CLQ_COUNT_OF(some); k++)
-            if ((rig_takes(r, i) || all[i].average > 0 || i == 0) && rig_affords(r, some[k]))
+            if ((rig_takes(r, i) || all[i].average > 0 || i == 0) && rig_affords(r, some[k]) &&
+                !(rig_is_simulated(r) && (i + k) % 2))
                 check_update(r, &optimizers[i % 2], &all[i], some[k]);
 }
 

@@ -83,7 +83,7 @@ static void check_strided(rig *r, size_t index) {
 static void check_local(rig *r, size_t index) { conv_check(r, &local[index], &(rig_variant){.conv = "winograd"}); }
 
 static void check_both(rig *r) {
-    enum { EVERYWHERE = 2 };
+    enum { EVERYWHERE = 1 };
     if (r->family == CLQ_FAMILY_TILE)
         product_check_cases(r, CLQ_COUNT_OF(tiles), EVERYWHERE, check_tile);
     else

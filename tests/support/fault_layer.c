@@ -2,7 +2,7 @@
  * of the thread that fault_only named or of all threads. fault_arm(n, error, sticky) makes the n-th call from then on
  * fail, and with `sticky` all calls after it as well. Releases never fail, because a failed release is only a leak.
  * fault_slow(ms) makes the next build of a program take that much longer. fault_contexts returns how many contexts were
- * made so far. */
+ * made so far. fault_firsts tells which of the calls before the last fault_arm was the first of its function. */
 #include "support/opencl_layer.h"
 
 #include <stdatomic.h>
@@ -19,18 +19,33 @@ static atomic_uint slow_ms, contexts;
 enum { THREAD_NAME_MAX = 16 };
 static char only[THREAD_NAME_MAX];
 
+/* For each function the number of its first call since the last fault_arm, or 0; and the same before that. */
+enum { FUNCTIONS = 64 };
+static atomic_uint firsts[FUNCTIONS];
+static unsigned earlier_firsts[FUNCTIONS];
+
 /* Returns how many calls were made since the last fault_arm. n = 0: none fails. */
 EXPORT unsigned fault_arm(unsigned n, cl_int error, bool sticky);
 unsigned fault_arm(unsigned n, cl_int error, bool sticky) {
     atomic_store(&fail_at, n);
     atomic_store(&fail_with, error);
     atomic_store(&fail_on, sticky);
+    for (size_t i = 0; i < FUNCTIONS; i++) earlier_firsts[i] = atomic_exchange(&firsts[i], 0);
     return atomic_exchange(&calls, 0);
 }
 
 /* Call this while nothing runs. */
 EXPORT void fault_only(const char *thread);
 void fault_only(const char *thread) { (void)snprintf(only, sizeof only, "%s", thread ? thread : ""); }
+
+/* Returns how many numbers of calls it stored in `out`, which takes `most`. */
+EXPORT unsigned fault_firsts(unsigned *out, unsigned most);
+unsigned fault_firsts(unsigned *out, unsigned most) {
+    unsigned count = 0;
+    for (size_t i = 0; i < FUNCTIONS && count < most; i++)
+        if (earlier_firsts[i]) out[count++] = earlier_firsts[i];
+    return count;
+}
 
 EXPORT void fault_slow(unsigned ms);
 void fault_slow(unsigned ms) { atomic_store(&slow_ms, ms); }
@@ -43,9 +58,10 @@ static bool concerns_us(void) {
     return only[0] == '\0' || (prctl(PR_GET_NAME, name, 0, 0, 0) == 0 && strcmp(name, only) == 0);
 }
 
-static cl_int fault(void) {
+static cl_int fault(unsigned function) {
     if (!concerns_us()) return CL_SUCCESS;
-    unsigned call = atomic_fetch_add(&calls, 1) + 1, at = atomic_load(&fail_at);
+    unsigned call = atomic_fetch_add(&calls, 1) + 1, at = atomic_load(&fail_at), none = 0;
+    (void)atomic_compare_exchange_strong(&firsts[function], &none, call);
     bool hit = at != 0 && (call == at || (call > at && atomic_load(&fail_on)));
     return hit ? atomic_load(&fail_with) : CL_SUCCESS;
 }
@@ -116,14 +132,19 @@ static cl_int fault(void) {
        cl_event *i, cl_int *error),                                                                                    \
       (a, b, c, d, e, f, g, h, i, error))
 
+#define STATUS_NUMBER(name, parameters, arguments) NUMBER_##name,
+#define OBJECT_NUMBER(type, name, parameters, arguments) NUMBER_##name,
+enum { STATUS_CALLS(STATUS_NUMBER) OBJECT_CALLS(OBJECT_NUMBER) NUMBER_clSVMAlloc, NUMBERS };
+_Static_assert((int)NUMBERS <= (int)FUNCTIONS, "each function has a place among the first calls");
+
 #define STATUS_CALL(name, parameters, arguments)                                                                       \
     static cl_int CL_API_CALL fault_##name parameters {                                                                \
-        cl_int failed = fault();                                                                                       \
+        cl_int failed = fault(NUMBER_##name);                                                                          \
         return failed != CL_SUCCESS ? failed : driver.name arguments;                                                  \
     }
 #define OBJECT_CALL(type, name, parameters, arguments)                                                                 \
     static type CL_API_CALL fault_##name parameters {                                                                  \
-        cl_int failed = fault();                                                                                       \
+        cl_int failed = fault(NUMBER_##name);                                                                          \
         if (failed == CL_SUCCESS) return driver.name arguments;                                                        \
         if (error) *error = failed;                                                                                    \
         return NULL;                                                                                                   \
@@ -147,7 +168,7 @@ static cl_context CL_API_CALL counted_clCreateContext(
 }
 
 static void *CL_API_CALL fault_clSVMAlloc(cl_context context, cl_svm_mem_flags flags, size_t bytes, cl_uint align) {
-    return fault() != CL_SUCCESS ? NULL : driver.clSVMAlloc(context, flags, bytes, align);
+    return fault(NUMBER_clSVMAlloc) != CL_SUCCESS ? NULL : driver.clSVMAlloc(context, flags, bytes, align);
 }
 
 static void override_calls(void) {

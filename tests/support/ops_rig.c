@@ -1,4 +1,6 @@
 #include "support/ops_rig.h"
+
+#include "device/internal.h"
 #include "support/pocl_names.h"
 #include "support/unoptimized.h"
 
@@ -38,21 +40,139 @@ bool rig_affords(const rig *r, size_t floats) {
     return floats <= (r->family == CLQ_FAMILY_LOCAL ? 1200 : 3000) || !rig_is_simulated(r);
 }
 
-static void run_on(clq_system *system, uint32_t index, void (*body)(rig *r)) {
+/* ---- programs that are not optimized ---- */
+
+void rig_alternate(rig *r, size_t index) {
+    r->plain = !rig_is_simulated(r) && !getenv("CLQ_TEST_DEVICES") &&
+               (index + !is_basic(clq_device_get_info(r->device))) % 2 == 1;
+}
+
+/* Whether a number of this macro chooses code, and is not a size. */
+static bool chooses_code(const char *macro, size_t length) {
+    static const char *const names[] = {"CELL", "KIND", "SIDE", "STRIDE"};
+    for (size_t i = 0; i < CLQ_COUNT_OF(names); i++)
+        if (strlen(names[i]) == length && memcmp(macro, names[i], length) == 0) return true;
+    return false;
+}
+
+static bool is_storage(const char *macro, size_t length) {
+    static const char end[] = "_STORAGE";
+    return length >= sizeof end && memcmp(macro + length + 1 - sizeof end, end, sizeof end - 1) == 0;
+}
+
+/* Kernels that were compiled with optimization: the device, the kernel, and how it was built. */
+static char *paths[1024];
+static size_t path_count;
+
+/* The types that values are stored as are told together, whichever value has which. */
+static char *path_of(const rig *r, const clq_launch_info *info) {
+    clq_text path = {0};
+    unsigned types = 0;
+    clq_text_add(&path, "%s: %s %s", clq_device_label(r->device), info->file, info->function);
+    for (const char *at = info->options; at && (at = strstr(at, "-D")); at++) {
+        const size_t length = strcspn(at, " "), name = strcspn(at, " =");
+        const bool is_number = name < length && strchr("-0123456789", at[name + 1]);
+        if (is_number && is_storage(at + 2, name - 2)) types |= 1u << (at[name + 1] & 15);
+        if (!is_number || chooses_code(at + 2, name - 2)) clq_text_add(&path, " %.*s", (int)length, at);
+    }
+    clq_text_add(&path, " %x", types);
+    if (path.failed) fail_msg("no memory");
+    return path.data;
+}
+
+/* Notes the list's kernels as compiled with optimization. False if all of them were already. */
+static bool has_new_path(const rig *r) {
+    const size_t before = path_count;
+    for (size_t i = 0; i < clq_list_launch_count(r->list); i++) {
+        clq_launch_info info;
+        clq_list_launch_info(r->list, i, &info);
+        if (!info.file) continue;
+        char *path = path_of(r, &info);
+        size_t at = 0;
+        while (at < path_count && strcmp(paths[at], path) != 0) at++;
+        if (at == path_count) {
+            assert_true(path_count < CLQ_COUNT_OF(paths));
+            paths[path_count++] = path;
+        } else {
+            clq_free(path);
+        }
+    }
+    return path_count > before;
+}
+
+/* Chooses whether programs are compiled without optimization from here on. Those of the tile family have another folder
+ * then, since their keys are the same. The driver may complete programs as they are launched: what was compiled so far
+ * is kept first. */
+static void optimize(rig *r, bool on) {
+    const bool apart = !on && r->family == CLQ_FAMILY_TILE;
+    compile_unoptimized(!on);
+    if (!r->folder || apart == r->is_apart) return;
+    must(r, clq_device_keep_programs(r->device));
+    char *other = r->folder;
+    r->folder = r->device->cache_dir;
+    r->device->cache_dir = other;
+    r->is_apart = apart;
+}
+
+/* Devices stay open until the process ends, with the programs that they have: a later test of the process would compile
+ * a program once more if it wants it with optimization, and an earlier one did not, or the other way round. */
+static struct {
+    clq_system *system;
+    struct {
+        clq_device *device;
+        clq_queue *queue;
+    } devices[64]; /* by index */
+} opened;
+
+static void close_all(void) {
+    for (size_t i = 0; i < CLQ_COUNT_OF(opened.devices); i++) {
+        clq_queue_destroy(opened.devices[i].queue);
+        clq_device_close(opened.devices[i].device);
+        opened.devices[i].queue = NULL;
+        opened.devices[i].device = NULL;
+    }
+    if (opened.system) clq_system_close(opened.system);
+    opened.system = NULL;
+}
+
+/* Drivers have begun by now, with their own functions of atexit, which are called after close_all. */
+static void close_at_exit(void) {
+    static bool is_told;
+    if (!is_told) assert_int_equal(atexit(close_all), 0);
+    is_told = true;
+}
+
+static clq_system *open_system(void) {
+    if (!opened.system) must(NULL, clq_system_open(NULL, &opened.system));
+    return opened.system;
+}
+
+static void open_device(uint32_t index, rig *r) {
+    assert_true(index < CLQ_COUNT_OF(opened.devices));
+    clq_device **device = &opened.devices[index].device;
+    clq_queue **queue = &opened.devices[index].queue;
+    const clq_device_choice choice = {.index = index, .parts = 1};
+    if (!*device) must(NULL, clq_device_open(open_system(), choice, device));
+    if (!*queue) must(NULL, clq_queue_create(*device, 0, queue));
+    r->device = *device;
+    r->queue = *queue;
+}
+
+static void run_on(uint32_t index, void (*body)(rig *r)) {
     rig r = {0};
     const char *only = getenv("CLQ_TEST_FAMILY");
-    must(NULL, clq_device_open(system, (clq_device_choice){.index = index, .parts = 1}, &r.device));
-    must(NULL, clq_queue_create(r.device, 0, &r.queue));
+    open_device(index, &r);
+    if (r.device->cache_dir && !rig_is_simulated(&r)) r.folder = clq_strprintf("%s-unoptimized", r.device->cache_dir);
     for (int family = 0; family < 2; family++) {
         if (only && strcmp(only, family ? "local" : "tile") != 0) continue;
         r.family = family ? CLQ_FAMILY_LOCAL : CLQ_FAMILY_TILE;
         snprintf(r.name, sizeof r.name, "%.100s %s", clq_device_label(r.device), family ? "local" : "tile");
-        compile_unoptimized(r.family == CLQ_FAMILY_LOCAL);
+        r.plain = false;
+        optimize(&r, r.family == CLQ_FAMILY_TILE);
         body(&r);
+        optimize(&r, true);
     }
-    compile_unoptimized(false);
-    clq_queue_destroy(r.queue);
-    clq_device_close(r.device);
+    clq_free(r.folder);
 }
 
 /* The device with several compute units is Intel's, which has another compiler than PoCL. If there is no Intel driver,
@@ -70,32 +190,31 @@ static bool is_of_several_units(const clq_device_info *info) {
 static void run_on_chosen(clq_system *system, const char *spec, void (*body)(rig *r)) {
     clq_devices chosen;
     must(NULL, clq_devices_select(system, spec, &chosen));
-    for (uint32_t i = 0; i < chosen.count; i++) run_on(system, chosen.items[i].index, body);
+    for (uint32_t i = 0; i < chosen.count; i++) run_on(chosen.items[i].index, body);
 }
 
 void rig_each(void (*body)(rig *r)) {
     bool (*const wanted[])(const clq_device_info *) = {is_basic, is_of_several_units};
     const char *const names[] = {"PoCL's basic device", SEVERAL_UNITS};
     const char *spec = getenv("CLQ_TEST_DEVICES");
-    clq_system *system;
-    must(NULL, clq_system_open(NULL, &system));
+    clq_system *system = open_system();
     if (spec) {
         run_on_chosen(system, spec, body);
-        clq_system_close(system);
+        close_at_exit();
         return;
     }
     if (clq_system_device_count(system) > 0 && is_simulator(clq_system_device_info(system, 0))) {
-        run_on(system, 0, body);
-        clq_system_close(system);
+        run_on(0, body);
+        close_all(); /* oclgrind ends in a double free if this is done at exit */
         return;
     }
     for (size_t w = 0; w < CLQ_COUNT_OF(wanted); w++) {
         size_t i = 0, count = clq_system_device_count(system);
         while (i < count && !wanted[w](clq_system_device_info(system, i))) i++;
         if (i == count) fail_msg("%s is missing", names[w]);
-        run_on(system, (uint32_t)i, body);
+        run_on((uint32_t)i, body);
     }
-    clq_system_close(system);
+    close_at_exit();
 }
 
 /* ---- one list ---- */
@@ -156,6 +275,7 @@ void rig_bind(rig *r) {
         clq_list_place(r->list, v, r->buffers[v], 0);
         rig_fill(r, v, NULL, 0);
     }
+    optimize(r, r->family == CLQ_FAMILY_TILE && !r->plain && (has_new_path(r) || r->optimizes_all));
     must(r, clq_list_bind(r->list));
 }
 

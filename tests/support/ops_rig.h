@@ -23,6 +23,10 @@ typedef struct rig {
     size_t bytes[RIG_VALUES + 1];        /* without the guard behind them; scratch has none */
     clq_selection forced[4];
     clq_selections selections;
+    bool optimizes_all; /* set by a test: all programs of the tile family are optimized */
+    bool plain;         /* from rig_alternate */
+    char *folder;       /* of the cache, for programs that are not optimized; NULL: there is no cache */
+    bool is_apart;      /* the device has that folder now, and `folder` is the one for other programs */
 } rig;
 
 /* Candidates that compute products and 3x3 convolutions, whatever is known to be faster. NULL: the list chooses. */
@@ -45,6 +49,14 @@ bool rig_takes(const rig *r, size_t index);
  * so it runs small cases alone. */
 bool rig_affords(const rig *r, size_t floats);
 
+/* Programs of the tile family, which drivers for CPUs compile for users, are optimized if a kernel of their list is new
+ * to this device: by its file, its name, its macros without numbers, and those numbers that choose code. Programs of
+ * further lists, which differ in shapes, are not optimized, since this takes a third of the time. They have a cache of
+ * their own.
+ *
+ * rig_alternate is for cases of which each has a kernel of its own, and whichever drivers run them: if the index is
+ * even, lists from here to the next call may be optimized on PoCL's device alone, else on the other driver's alone. */
+void rig_alternate(rig *r, size_t index);
 /* Makes a list for the rig's device and family, with all parameters 0. The test then adds its operations to r->list. */
 void rig_begin(rig *r, uint32_t capacity);
 /* Forces the candidates of the variant. Call this before the first operation is added. */

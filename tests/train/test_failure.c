@@ -130,8 +130,9 @@ static const char *const specs[] = {
 };
 
 /* So many times fewer calls and allocations are made to fail in the short form, and fewer still where no sanitizer
- * watches; odd, as strides are, so that every second failure stays. With the argument `long` it is 1. */
-static unsigned thinned = IS_WATCHED ? 5 : 15;
+ * watches; odd, as strides are, so that every second failure stays. With the argument `long`, or with CLQ_TEST_LONG=1
+ * in the environment, it is 1. */
+static unsigned thinned = IS_WATCHED ? 9 : 15;
 
 /* Replica 1, with its device's label. If both replicas are on one device, the other one may be the first to meet its
  * loss, and says so. */
@@ -205,7 +206,7 @@ static void one_replica_fails_in_parts(void **state) {
 /* Also in an exchange of statistics, where the other waits in the middle of its step. */
 static void one_replica_fails_among_statistics(void **state) {
     (void)state;
-    fail_calls_of((training){.fail_in = "replica 1", .synchronized = true}, 29);
+    fail_calls_of((training){.fail_in = "replica 1", .synchronized = true}, 17);
 }
 /* The stage in front of it waits for gradients, or for room for its values. */
 static void one_stage_fails(void **state) {
@@ -216,8 +217,8 @@ static void one_stage_fails(void **state) {
 /* While compressed gradients are exchanged; while weights are averaged. */
 static void one_replica_fails_in_other_exchanges(void **state) {
     (void)state;
-    fail_calls_of((training){.fail_in = "replica 1", .apart = true, .options = {.compression = top_tenth}}, 53);
-    fail_calls_of((training){.fail_in = "replica 1", .apart = true, .options = {.local_steps = 2}}, 31);
+    fail_calls_of((training){.fail_in = "replica 1", .apart = true, .options = {.compression = top_tenth}}, 29);
+    fail_calls_of((training){.fail_in = "replica 1", .apart = true, .options = {.local_steps = 2}}, 17);
 }
 
 /* A device that still works when its replica has failed: it ends what it has before its memory goes, which the address
@@ -473,6 +474,6 @@ int main(int argc, char **argv) {
         cmocka_unit_test(one_replica_fails_in_parts),
         cmocka_unit_test(one_replica_fails_in_other_exchanges),
     };
-    if (argc > 1 && strcmp(argv[1], "long") == 0) thinned = 1;
+    if ((argc > 1 && strcmp(argv[1], "long") == 0) || clq_environment("CLQ_TEST_LONG")) thinned = 1;
     return cmocka_run_group_tests(tests, start, close_system);
 }

@@ -1,4 +1,5 @@
 /* Unequal shares: the same shares give the same bits, measured shares follow the speed, and wrong ones are refused. */
+#include "support/apart.h"
 #include "support/runs.h"
 #include "support/slow.h"
 #include "support/world_fabric.h"
@@ -10,6 +11,12 @@ enum { STEPS_MOST = 600, SLOW = 10 };
 static slow layer;
 
 #define WEIGHTS(...) ((const double[]){__VA_ARGS__})
+
+/* Most trainings here launch kernels one by one (APART): shares do not depend on it. */
+static clq_trainer_config apart(clq_trainer_config config) {
+    config.disabled_paths = APART;
+    return config;
+}
 
 /* ---- fixed shares ---- */
 
@@ -29,7 +36,8 @@ static void steps_by_hand_have_the_same_bits(void **state) {
 /* Equal weights, whatever they are, are as good as no weights. */
 static void equal_weights_have_the_bits_of_none(void **state) {
     (void)state;
-    run none = {.model = "mlp", .optimizer = "adam", .spec = "pocl:0,pocl:1,pocl:2"}, equal = none;
+    run none = {.model = "mlp", .optimizer = "adam", .spec = "pocl:0,pocl:1,pocl:2", .configure = apart};
+    run equal = none;
     equal.weights = WEIGHTS(0.1, 0.1, 0.1);
     run_train(&none);
     run_train(&equal);
@@ -42,7 +50,7 @@ static void equal_weights_have_the_bits_of_none(void **state) {
 
 static clq_trainer_config by_speed(clq_trainer_config config) {
     config.strategy_options.shares = CLQ_SHARES_AUTO;
-    return config;
+    return apart(config);
 }
 
 static size_t share_of(clq_trainer *trainer, unsigned replica) {
@@ -196,7 +204,7 @@ static void processes_share_by_speed(void **state) {
 static void one_replica_has_all(void **state) {
     (void)state;
     run r = {.model = "mlp", .optimizer = "adam", .spec = "pocl:0", .configure = by_speed}, even = r;
-    even.configure = NULL;
+    even.configure = apart;
     run_train(&r);
     run_train(&even);
     run_check_identical(&r, &even);

@@ -91,11 +91,12 @@ static const struct model_row {
     const char *optimizer;
     double tolerance; /* of losses */
     bool small;       /* on other devices and in other ways in the short form, too */
-} models[] = {{"mlp", build_mlp, "adam", 1e-5, true},
-              {"cnn", build_cnn, "sgd:lr=0.01", 1e-4, false},
-              {"lenet", build_lenet, "sgd:lr=0.01,momentum=0.9", 1e-4, false},
-              {"branched", build_branched, "adam", 1e-5, false},
-              {"cells", build_cells, "adam", 1e-5, false}};
+    bool mixed;       /* in the short form: on two drivers at once instead of one */
+} models[] = {{"mlp", build_mlp, "adam", 1e-5, true, true},
+              {"cnn", build_cnn, "sgd:lr=0.01", 1e-4, false, true},
+              {"lenet", build_lenet, "sgd:lr=0.01,momentum=0.9", 1e-4, false, false},
+              {"branched", build_branched, "adam", 1e-5, false, false},
+              {"cells", build_cells, "adam", 1e-5, false, false}};
 
 /* ---- devices ---- */
 
@@ -114,6 +115,11 @@ static const struct devices_row {
     {"intel,pocl:0,intel,pocl:1", 4, false},
 #endif
 };
+#if defined(__x86_64__)
+enum { TWO_DRIVERS = true };
+#else
+enum { TWO_DRIVERS = false };
+#endif
 
 /* ---- ways ---- */
 
@@ -405,11 +411,14 @@ static void check_identical(const trace *a, const trace *b, const struct model_r
 static const struct way_row alone = {"single", "single", NULL, true, NULL, false, true};
 
 /* In the short form each of the major ways takes every second of the devices, and each of the minor ways every fourth:
- * others than the way before it. */
+ * others than the way before it. A model that is not small has one pair of devices, and is mirrored on pocl:0 and
+ * pocl:1. */
 static bool is_run(const struct model_row *row, size_t way, size_t device) {
     const bool major = ways[way].every_model, common = devices[device].every_model;
     if (ways[way].fits && !ways[way].fits(row, devices[device].count)) return false;
-    if (all || (major && common)) return true;
+    if (all || (row->small && major && common)) return true;
+    const bool mixed = strstr(devices[device].spec, "intel") != NULL;
+    if (!row->small && major && common) return mixed == (row->mixed && TWO_DRIVERS) || (way == 0 && !mixed);
     const bool few = ways[way].fits == are_two || ways[way].fits == are_four;
     return row->small && (few || (way + device) % (major ? 2 : 4) == 0);
 }

@@ -11,8 +11,8 @@ import tempfile
 import time
 import unittest
 
-from launch import (ENVIRONMENT, HOST, LAUNCHERS, by_one_mpi, check_code, check_refused, end_process, errors, finish, line,
-                    processes)
+from launch import (ENVIRONMENT, HOST, LAUNCHERS, by_one_mpi, cache_to_lose, check_code, check_refused, end_process, errors, finish, line,
+                    own_part, processes)
 
 CLIQUE, MPI = pathlib.Path(sys.argv.pop(1)).resolve() / "clique", sys.argv.pop(1)
 ENGINE = {"openmpi": "Open MPI", "mpich": "MPICH"}[MPI]
@@ -35,8 +35,8 @@ class Bench(unittest.TestCase):
             own[rank] = ["--devices", spec, *(of_rank or {}).get(rank, [])]
         return line(MPI, ranks, CLIQUE, "bench", name, *options, of_rank=own)
 
-    def run_ranks(self, *arguments, **more):
-        return finish(self.line(*arguments, **more), self.folder)
+    def run_ranks(self, *arguments, variables=None, **more):
+        return finish(self.line(*arguments, **more), self.folder, **(variables or {}))
 
     def result(self, *arguments, **more):
         """The result of a successful run. Rank 1 does not write its own result file."""
@@ -45,8 +45,8 @@ class Bench(unittest.TestCase):
         return json.loads((self.folder / "result.json").read_text())
 
     def test_collectives(self):
-        for name, factor in BUS.items():
-            for ranks, devices in ((2, 2), (3, 1)):
+        for turn, (name, factor) in enumerate(BUS.items()):
+            for ranks, devices in own_part(MPI, CLIQUE.parent, [(2, 2), (3, 1)], turn % 2):
                 result = self.result(ranks, name, *FEW, devices=devices)
                 n = ranks * devices
                 self.assertEqual((result["bench"], result["complete"]), (name, True))
@@ -65,7 +65,7 @@ class Bench(unittest.TestCase):
             ratio = row["engine_time_us"]["p50"] / row["time_us"]["p50"]
             self.assertAlmostEqual(row["ratio"], ratio, delta=1e-6 * ratio)
             self.assertEqual(row["algo"], "doubling" if row["bytes"] <= 32768 else "ring")
-        for options in (["-d", "f64"], ["-o", "max"]):
+        for options in own_part(MPI, CLIQUE.parent, [["-d", "f64"], ["-o", "max"]]):
             row = self.result(2, "all_reduce", *FEW, *options)["rows"][0]
             self.assertIsNone(row["ratio"])
             self.assertEqual(row["engine_time_us"], {"min": None, "p50": None, "p99": None})
@@ -116,7 +116,7 @@ class Bench(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
 
     def refused(self, code, words, *arguments, **more):
-        check_refused(self, MPI, self.run_ranks(*arguments, **more), code, words)
+        check_refused(self, MPI, self.run_ranks(*arguments, variables=cache_to_lose(self.folder), **more), code, words)
 
     @by_one_mpi(MPI, CLIQUE.parent)
     def test_bad_input(self):

@@ -84,9 +84,14 @@ class Launch(Started, unittest.TestCase):
                 self.assertEqual(len(errors_in(said)), 1, said)
                 self.assertEqual(len(list((self.folder / name).glob("step-*/manifest.json"))), 1)
 
+    # Several tests compare with the same training.
+    undisturbed = None
+
     def restarted(self, number):
-        right = json.loads(self.run_it(*TWO, "--", *TRAIN, "--epochs", 100, "--json")[1])["epochs"][-1]
-        run = self.start(*TWO, "--restarts", 1, "--", *TRAIN, "--epochs", 100, "--checkpoint", "c", "--checkpoint-every", 20, "--log", "log",
+        if not Launch.undisturbed:
+            Launch.undisturbed = json.loads(self.run_it(*TWO, "--", *TRAIN, "--epochs", 60, "--json")[1])["epochs"][-1]
+        right = Launch.undisturbed
+        run = self.start(*TWO, "--restarts", 1, "--", *TRAIN, "--epochs", 60, "--checkpoint", "c", "--checkpoint-every", 20, "--log", "log",
                          "--json")
         self.wait_for(lambda: self.steps() > 100, run)
         os.kill(self.processes()[1], number)

@@ -14,7 +14,7 @@ import tempfile
 import time
 import unittest
 
-from launch import ENVIRONMENT, HOST, by_one_mpi, check_code, check_missed, check_refused, errors, finish, line, processes
+from launch import ENVIRONMENT, HOST, by_one_mpi, cache_to_lose, check_code, check_missed, check_refused, errors, finish, line, processes
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "cli"))
 from support import npy
@@ -34,8 +34,8 @@ class Train(unittest.TestCase):
         own = {r: ["--devices", f"pocl:{r}", *(of_rank or {}).get(r, []), *options] for r in range(ranks)}
         return line(MPI, ranks, CLIQUE, "train", *DATA, of_rank=own, more=more)
 
-    def run_ranks(self, ranks, *options, **more):
-        return finish(self.line(ranks, *options, **more), self.folder)
+    def run_ranks(self, ranks, *options, variables=None, **more):
+        return finish(self.line(ranks, *options, **more), self.folder, **(variables or {}))
 
     def run_alone(self, *options):
         done = subprocess.run([CLIQUE, "train", *DATA, *map(str, options)], env=ENVIRONMENT, cwd=self.folder, capture_output=True,
@@ -220,7 +220,7 @@ class Train(unittest.TestCase):
         self.assertIn(f"of rank 2 on {HOST}, 20 of each batch", done.stdout)
 
     def refused(self, code, words, ranks, *options, **more):
-        check_refused(self, MPI, self.run_ranks(ranks, *options, **more), code, words)
+        check_refused(self, MPI, self.run_ranks(ranks, *options, variables=cache_to_lose(self.folder), **more), code, words)
 
     @by_one_mpi(MPI, CLIQUE.parent)
     def test_bad_input(self):
@@ -271,7 +271,7 @@ class Train(unittest.TestCase):
 
     # The log equals that of an undisturbed training, bit for bit.
     def test_interrupted_and_resumed(self):
-        plan = ["--epochs", 60, "--checkpoint-every", 7]
+        plan = ["--epochs", 40, "--checkpoint-every", 7]
         self.assertEqual(self.run_ranks(2, *plan, "--checkpoint", "undisturbed", "--log", "right").returncode, 0)
         said, code = self.act_behind_100_steps(2, lambda: os.kill(self.processes()[1], signal.SIGTERM), *plan,
                                                "--checkpoint", "c")
@@ -283,10 +283,10 @@ class Train(unittest.TestCase):
         log, right = self.log("log"), self.log("right")
         self.assertEqual([row["loss"] for row in log.values()], [row["loss"] for row in right.values()])
         # Three processes resume, and then one.
-        done = self.run_ranks(3, "--epochs", 61, "--checkpoint", "c", "--resume", "--json")
+        done = self.run_ranks(3, "--epochs", 41, "--checkpoint", "c", "--resume", "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
-        alone = self.run_alone("--devices", "pocl:0", "--epochs", 62, "--checkpoint", "c", "--resume", "--json")
-        self.assertEqual(alone["checkpoints"]["resumed_from"], 61 * 20)
+        alone = self.run_alone("--devices", "pocl:0", "--epochs", 42, "--checkpoint", "c", "--resume", "--json")
+        self.assertEqual(alone["checkpoints"]["resumed_from"], 41 * 20)
 
     # The other ranks name a stopped rank, and end. The checkpoint is complete.
     def test_stopped_rank(self):

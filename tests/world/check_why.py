@@ -13,7 +13,7 @@ import unittest
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "cli"))
 import support
-from launch import ENVIRONMENT, HOST, by_one_mpi, check_refused, end_process, errors_in, finish, line, processes
+from launch import ENVIRONMENT, HOST, by_last_mpi, by_one_mpi, cache_to_lose, check_refused, end_process, errors_in, finish, line, processes
 
 CLIQUE, MPI = pathlib.Path(sys.argv.pop(1)).resolve() / "clique", sys.argv.pop(1)
 # There are fewer samples than 4 shares, so that no step is probed at a batch that no other test compiles.
@@ -34,8 +34,8 @@ class Why(unittest.TestCase):
         own = {rank: ["--devices", f"pocl:{rank}", *(of_rank or {}).get(rank, [])] for rank in range(ranks)}
         return line(MPI, ranks, CLIQUE, "why", *SMALL, *options, of_rank=own)
 
-    def run_ranks(self, *arguments, **more):
-        return finish(self.line(*arguments, **more), self.folder)
+    def run_ranks(self, *arguments, variables=None, **more):
+        return finish(self.line(*arguments, **more), self.folder, **(variables or {}))
 
     def answer(self, *arguments, **more):
         done = self.run_ranks(*arguments, "--json", **more)
@@ -48,9 +48,20 @@ class Why(unittest.TestCase):
         self.assertAlmostEqual(sum(row["parts_ms"].values()), row["step_ms"], delta=1e-9 * row["step_ms"])
         self.assertAlmostEqual(row["images_per_s"] * row["step_ms"], 1e3 * batch, delta=1e-6 * batch)
 
-    def test_report(self):
-        """Two processes, one of which has two devices: samples are divided by devices."""
-        why = self.answer(2, "--batch", 96, of_rank={1: ["--devices", "pocl:1,pocl:2"]})
+    # A report takes seconds of measuring. With two MPIs, each makes one of two reports.
+    @by_one_mpi(MPI, CLIQUE.parent)
+    def test_batch(self):
+        self.check_report([96, 96], "--batch", 96)
+
+    @by_last_mpi(MPI, CLIQUE.parent)
+    def test_batch_per_replica(self):
+        """Fewer machines have a smaller batch."""
+        self.check_report([32, 96], "--batch-per-replica", 32, "--shard", "data")
+
+    def check_report(self, batches, *options):
+        """Two processes, one of which has two devices: samples are divided by devices. batches: by the number of
+        machines."""
+        why = self.answer(2, *options, of_rank={1: ["--devices", "pocl:1,pocl:2"]})
         self.assertEqual((why["model"], why["global_batch"], why["processes"]), ("mlp", 96, 2))
         self.assertEqual([(r["rank"], r["host"], len(r["devices"]), r["share"]) for r in why["ranks"]],
                          [(0, HOST, 1, 32), (1, HOST, 2, 64)])
@@ -65,7 +76,7 @@ class Why(unittest.TestCase):
         self.assertGreater(rates[0], 0)
         self.assertEqual(len(why["predictions"]), 2)
         for n, row in enumerate(why["predictions"], 1):
-            self.check_row(row, n, 96)
+            self.check_row(row, n, batches[n - 1])
         self.check_exchange(why["links"]["neighbors"], why["predictions"])
         self.assertEqual(why["slowest"], why["predictions"][1]["slowest"])
         self.assertIn(why["best"], why["predictions"])
@@ -117,14 +128,6 @@ class Why(unittest.TestCase):
         self.assertLess(why["measured"]["images_per_s"], 3 * max(rates))
 
     @by_one_mpi(MPI, CLIQUE.parent)
-    def test_batch_per_replica(self):
-        """The ranks have different numbers of devices. Fewer machines have a smaller batch."""
-        why = self.answer(2, "--batch-per-replica", 32, "--shard", "data", of_rank={1: ["--devices", "pocl:1,pocl:2"]})
-        self.assertEqual((why["global_batch"], [r["share"] for r in why["ranks"]]), (96, [32, 64]))
-        for n, row in enumerate(why["predictions"], 1):
-            self.check_row(row, n, (32, 96)[n - 1])
-
-    @by_one_mpi(MPI, CLIQUE.parent)
     def test_for_people(self):
         cache = str(support.borrow_cache(self.folder))
         done = finish(self.line(2, *OWN), self.folder, CLIQUE_CACHE_DIR=cache)
@@ -152,7 +155,7 @@ class Why(unittest.TestCase):
         self.assertEqual(told["chosen"]["by"], "rule")
 
     def refused(self, code, words, *arguments, **more):
-        check_refused(self, MPI, self.run_ranks(*arguments, **more), code, words)
+        check_refused(self, MPI, self.run_ranks(*arguments, variables=cache_to_lose(self.folder), **more), code, words)
 
     @by_one_mpi(MPI, CLIQUE.parent)
     def test_bad_input(self):
@@ -168,14 +171,14 @@ class Why(unittest.TestCase):
 
     def test_failing_rank(self):
         """The memory of one rank's device is too small for its share."""
-        done = self.run_ranks(2, of_rank={1: ["--memory-limit", 100000]})
+        done = self.run_ranks(2, of_rank={1: ["--memory-limit", 100000]}, variables=cache_to_lose(self.folder))
         lines = errors_in(done.stderr)
         self.assertNotEqual(done.returncode, 0)
         self.assertEqual(len(lines), 1, done.stderr)
         self.assertIn(f"rank 1 on {HOST}", lines[0])
 
     def begin(self):
-        run = subprocess.Popen(self.line(2), env=ENVIRONMENT, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        run = subprocess.Popen(self.line(2), env=ENVIRONMENT | cache_to_lose(self.folder), cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.addCleanup(run.kill)
         until = time.monotonic() + 60
         found = []

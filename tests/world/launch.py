@@ -12,16 +12,31 @@ LAUNCHERS = {
     "openmpi": ["mpirun.openmpi", "--bind-to", "none", "--oversubscribe"],
     "mpich": ["mpirun.mpich"],
 }
-ENVIRONMENT = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-for name in ("CLIQUE_ENGINE", "LD_PRELOAD"):
-    ENVIRONMENT.pop(name, None)
+# Without HWLOC_COMPONENTS, each launcher would load all OpenCL drivers, to list devices that it does not use.
+ENVIRONMENT = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "HWLOC_COMPONENTS": "-opencl"}
+ENVIRONMENT.pop("CLIQUE_ENGINE", None)
 HOST = socket.gethostname()
+
+
+def installed(folder):
+    return [name for name in LAUNCHERS if (folder.parent / f"lib/clique/libclique-{name}.so").exists()]
 
 
 def by_one_mpi(mpi, folder):
     """Decorates tests that do not depend on the MPI: they run with only one of the installed MPIs."""
-    first = next(name for name in LAUNCHERS if (folder.parent / f"lib/clique/libclique-{name}.so").exists())
-    return lambda test: test if mpi == first else None
+    return lambda test: test if mpi == installed(folder)[0] else None
+
+
+def by_last_mpi(mpi, folder):
+    """Like by_one_mpi, with another MPI if there are two."""
+    return lambda test: test if mpi == installed(folder)[-1] else None
+
+
+def own_part(mpi, folder, cases, turn=0):
+    """The cases that this MPI runs, if a case needs no certain MPI: with two MPIs, each runs every second case. turn: 0
+    or 1, which of them this MPI begins with."""
+    names = installed(folder)
+    return [case for i, case in enumerate(cases) if (i + turn) % len(names) == names.index(mpi)]
 
 
 def line(mpi, ranks, *command, of_rank=None, more=()):
@@ -30,6 +45,19 @@ def line(mpi, ranks, *command, of_rank=None, more=()):
     for rank in range(ranks):
         parts += [":"] * (rank > 0) + ["-n", 1, *command, *(of_rank or {}).get(rank, [])]
     return list(map(str, parts))
+
+
+def cache_to_lose(folder):
+    """The environment of processes that a launcher kills while they load programs. The next process would build these
+    programs again, since they may be the reason, so the other tests' programs stay out of this. The programs are in
+    PoCL's own cache, nevertheless. The other tests' findings about devices hold."""
+    cache, others = folder / "cache-to-lose", os.environ.get("CLIQUE_CACHE_DIR")
+    if not others:
+        return {}
+    if not cache.exists():
+        cache.mkdir()
+        (cache / "devices").symlink_to(pathlib.Path(others) / "devices")
+    return {"CLIQUE_CACHE_DIR": str(cache)}
 
 
 def finish(parts, folder, **variables):
