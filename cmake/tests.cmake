@@ -450,8 +450,9 @@ set_tests_properties(comma/test_ops_loss PROPERTIES ENVIRONMENT "${CLQ_COMMA_ENV
 # All other tests run in both halves, first without sanitizers.
 set(host_tests "base/.*" "bench/.*" "comm/.*" "data/.*" "device/.*" "formats/.*" "launch/.*" "strategy/.*"
   "world/(world|failure)"
-  "cli/(compare|contract|faults|files|help|launch|plan|process|report|text)" "interop/(generator|keras_(damage|file_damage|files|json))"
-  "train/(checkpoint_faults|failure|features|log|loops|parts|ps_discrete|shares|upload_ahead)" "why/probe")
+  "cli/(compare|contract|faults|files|follow|generate|help|launch|plan|process|report|shade|text)" "interop/(generator|keras_(damage|file_damage|files|json))"
+  "train/(allocator|batch|checkpoint_data|checkpoint_faults|checkpoint_folder|failure|features|log|loops|own_samples|parts)"
+  "train/(parts_misuse|ps_discrete|reserves|returned|shares|stop|upload_ahead|world_ps|world_settings)" "why/probe")
 set(plain_tests "abi/.*" "comma/.*" "install/.*" "law/.*" "python/.*" "readers/.*" "strict/.*" "soak/.*" "cli/(bench|build|choice|trainings|why)"
   "comm/(all_reduce|collectives|gpus)" "device/(cache|program_load|twins)"
   "graph/(chains|fusion|keep|plan|stages|tune)" "interop/golden(_alone|_optimized|_families)?"

@@ -6,7 +6,7 @@ command prints one line with the reason, and its output files are complete or ab
 results are the same as without a failure. The command leaves no temporary files.
 
 Much of what a command does is the same in others: reading its words, opening devices. So only some commands fail at all
-the places below, and the others at every second one. With CLQ_TEST_LONG=1 in the environment, all commands fail at all of
+the places below, and the others at every second one. With CLQ_TEST_WHOLE=1 in the environment, all commands fail at all of
 them.
 
 usage: check_faults.py TESTS_FOLDER [--every K | --whole]     (--whole: every allocation and every call, once and with all
@@ -40,7 +40,7 @@ BOTH = ["--devices", "pocl:0,pocl:1"]
 FEW = "synthetic:28x28/10/64"  # making the 60000 samples of `synthetic` takes longer than the rest of a command
 # How far into a command's allocations or calls the short form makes one fail, besides the first ones.
 EARLY, PLACES = 3, (0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0)
-LONG = os.environ.get("CLQ_TEST_LONG") == "1"
+LONG = os.environ.get("CLQ_TEST_WHOLE") == "1"
 
 
 class Ending:

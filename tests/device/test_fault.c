@@ -1,7 +1,7 @@
 /* Lets each OpenCL call of whole_life fail in turn. The result is always a clean, named error or, if the work can go on
  * without the call, the right answer. Kept programs are still kept afterwards, and a life in which nothing fails is
  * right. Some of the calls fail in the short form, among them the first call of each function; in the long form, with
- * CLQ_TEST_LONG=1 in the environment, all calls do. */
+ * CLQ_TEST_WHOLE=1 in the environment, all calls do. */
 #include "whole_life.h"
 
 #include "support/faults.h"
@@ -13,7 +13,7 @@ static faults layer;
 static bool is_long;
 
 static int start(void **state) {
-    is_long = clq_environment("CLQ_TEST_LONG") != NULL;
+    is_long = clq_environment("CLQ_TEST_WHOLE") != NULL;
     if (faults_load(&layer) != 0 || files_begin(state) != 0) return -1;
     return setenv("CLIQUE_CACHE_DIR", files_folder, 1);
 }

@@ -1,7 +1,7 @@
 /* Composite operations compute the same as the operations that they stand for. Composites stay in a graph, are lowered
  * before the search for patterns, or are lowered after the search. In all three cases, the interpreter in double shows
  * that no pass changes what a graph computes, and gradients match finite differences. On each driver, the launches of
- * plans give what the interpreter gives for the graph without composites. With CLQ_TEST_LONG=1 both drivers run the
+ * plans give what the interpreter gives for the graph without composites. With CLQ_TEST_WHOLE=1 both drivers run the
  * plans of each seed. */
 #include "graph/check_graph.h"
 #include "graph/recurrent_models.h"
@@ -100,7 +100,7 @@ static void count_composites(const clq_graph *graph) {
 
 static bool is_planned_on(const clq_device *device, uint64_t seed, bool composed) {
     const bool turn = seed / 2 % 2 == clq_device_runs_in_caller(device);
-    if (getenv("CLQ_TEST_LONG")) return composed || turn;
+    if (getenv("CLQ_TEST_WHOLE")) return composed || turn;
     return composed ? (seed % 2 ? !turn : turn) : turn && seed % 2 == seed / 4 % 2;
 }
 
@@ -354,7 +354,7 @@ static void wide_on(clq_device *device, clq_queue *queue) {
     check_passes_on(&s, device);
     see_graph = NULL;
     assert_true(steps_seen > 20);
-    if (clq_device_runs_in_caller(device) || getenv("CLQ_TEST_LONG")) check_plan(&s, &n, device, queue);
+    if (clq_device_runs_in_caller(device) || getenv("CLQ_TEST_WHOLE")) check_plan(&s, &n, device, queue);
     free_numbers(n.weights, n.variables);
     clq_model_destroy(s.model);
 }

@@ -1,7 +1,7 @@
 /* Step graphs of random models of all layers (drawn_layers.h). Passes must keep what a graph computes, and gradients
  * must match finite differences. The launches of a plan must give what the interpreter gives, and so must two devices
  * of different drivers that split the samples. The seeds are 0 to GRAPHS - 1, or the range in CLQ_TEST_SEEDS ("100
- * 2000"), each with a plan. With CLQ_TEST_LONG=1 more of the usual seeds have one. */
+ * 2000"), each with a plan. With CLQ_TEST_WHOLE=1 more of the usual seeds have one. */
 #include "graph/drawn_layers.h"
 #include "graph/seed_plans.h"
 
@@ -116,14 +116,14 @@ static void plan_of_seed(uint64_t seed, void *context) {
     make_numbers(&s, &n);
     check_plan(&s, &n, devices->devices[seed % 2], devices->queues[seed % 2]);
     /* For halves, both drivers compile the model's kernels. */
-    if (halves < HALVES || getenv("CLQ_TEST_SEEDS") || getenv("CLQ_TEST_LONG")) check_halves(&s, &n, devices);
+    if (halves < HALVES || getenv("CLQ_TEST_SEEDS") || getenv("CLQ_TEST_WHOLE")) check_halves(&s, &n, devices);
     free_numbers(n.weights, n.variables);
     clq_model_destroy(s.model);
 }
 
 /* Plans few of the models of the usual seeds, those with most kinds of nodes: each kernel must be compiled. */
 static void run_plans(pair *devices) {
-    const unsigned count = getenv("CLQ_TEST_LONG") ? 12 : 8;
+    const unsigned count = getenv("CLQ_TEST_WHOLE") ? 12 : 8;
     static const seed_plans plans = {.graphs = GRAPHS, .start = build_seed, .check = plan_of_seed};
     static kind_set of[GRAPHS];
     kind_set known = {.nodes = 0};

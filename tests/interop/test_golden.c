@@ -2,7 +2,7 @@
  * step's gradient norm of every variable, and the initial model's predictions. Traces of one device are shared out
  * between PoCL and Intel's driver; others are of several devices. The argument `alone` picks the tests on one device,
  * `optimized` a few of these traces, for kernels that are optimized as users' are, and `ways` the tests on several
- * devices. With CLQ_TEST_LONG=1 more traces go by each way of `ways`, and more kernels by `gpu`. With `long` every
+ * devices. With CLQ_TEST_WHOLE=1 more traces go by each way of `ways`, and more kernels by `gpu`. With `long` every
  * strategy makes every trace, in steps that are one launch if the strategy has such. */
 #include "support/apart.h"
 #include "support/check.h"
@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static bool is_long(void) { return getenv("CLQ_TEST_LONG") != NULL; }
+static bool is_long(void) { return getenv("CLQ_TEST_WHOLE") != NULL; }
 
 /* Launches of some kernel files in the plans of all runs. */
 static const char *const counted_files[] = {"winograd_local", "product_local", "product_subgroup"};
@@ -33,7 +33,7 @@ static const char whole_by_candidates[] = "mlp_adam_probs";
 
 /* Candidates that the tuner could choose; the first is the rule's, which others run with. All of a CPU device's, which
  * has few, and every fourth one of a GPU's, other ones for each trace: ops/gemm and ops/winograd hold each block to a
- * reference. With CLQ_TEST_LONG=1 every second one of a GPU's. Returns the most of them that a question had which these
+ * reference. With CLQ_TEST_WHOLE=1 every second one of a GPU's. Returns the most of them that a question had which these
  * runs asked. The first follows the trace to its end, and the others through an epoch, whose last batch is not full. */
 static size_t run_candidates(golden *g, const char *spec, size_t stride, size_t second) {
     const char *const disabled = golden_by.disabled_paths;

@@ -1,5 +1,5 @@
 /* Trainings of small models of the kinds that people train, against Keras in float64 (tests/golden/families), each by
- * the way whose turn it is: a way's kernels are programs of its own for each trace. With CLQ_TEST_LONG=1 each is also
+ * the way whose turn it is: a way's kernels are programs of its own for each trace. With CLQ_TEST_WHOLE=1 each is also
  * followed on one device, those whose weights are split by a way of their turn, too, and masked ones by all ways of
  * replicas. `test_interop_golden long` follows each by every way. */
 #include "support/apart.h"
@@ -10,7 +10,7 @@
 
 enum { FAMILIES = 40 };
 
-static bool is_long(void) { return getenv("CLQ_TEST_LONG") != NULL; }
+static bool is_long(void) { return getenv("CLQ_TEST_WHOLE") != NULL; }
 
 static const char *name_of(const golden *g) {
     const char *slash = strrchr(g->name, '/');

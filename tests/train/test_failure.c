@@ -130,7 +130,7 @@ static const char *const specs[] = {
 };
 
 /* So many times fewer calls and allocations are made to fail in the short form, and fewer still where no sanitizer
- * watches; odd, as strides are, so that every second failure stays. With the argument `long`, or with CLQ_TEST_LONG=1
+ * watches; odd, as strides are, so that every second failure stays. With the argument `long`, or with CLQ_TEST_WHOLE=1
  * in the environment, it is 1. */
 static unsigned thinned = IS_WATCHED ? 9 : 15;
 
@@ -474,6 +474,6 @@ int main(int argc, char **argv) {
         cmocka_unit_test(one_replica_fails_in_parts),
         cmocka_unit_test(one_replica_fails_in_other_exchanges),
     };
-    if ((argc > 1 && strcmp(argv[1], "long") == 0) || clq_environment("CLQ_TEST_LONG")) thinned = 1;
+    if ((argc > 1 && strcmp(argv[1], "long") == 0) || clq_environment("CLQ_TEST_WHOLE")) thinned = 1;
     return cmocka_run_group_tests(tests, start, close_system);
 }

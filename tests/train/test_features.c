@@ -1,7 +1,7 @@
 /* Every feature of trainings under every strategy: a strategy gives the numbers of one device, or refuses in one line.
  * Each training by a strategy is interrupted half way, and another trainer resumes from its checkpoint. Prints the
  * table. Replicas that shard the update do so in one launch, whose program only one feature uses. So each feature has
- * one of the two ways to do so, in turn; with CLQ_TEST_LONG=1 in the environment, both. */
+ * one of the two ways to do so, in turn; with CLQ_TEST_WHOLE=1 in the environment, both. */
 #include "support/files.h"
 #include "support/runs.h"
 #include "support/ways.h"
@@ -216,7 +216,7 @@ static bool leaves_out(size_t f, size_t w) { return !ways[w].disabled && (f + w)
 
 static void every_feature_by_every_strategy(void **state) {
     (void)state;
-    const bool is_long = clq_environment("CLQ_TEST_LONG") != NULL;
+    const bool is_long = clq_environment("CLQ_TEST_WHOLE") != NULL;
     printf("%-22s", "");
     for (size_t w = 0; w < CLQ_COUNT_OF(ways); w++) printf("%*s", WIDTH, ways[w].name);
     for (size_t i = 0; i < CLQ_COUNT_OF(features); i++) {

@@ -1,6 +1,6 @@
 /* Batches that travel on a queue of their own, to devices that behave like strict discrete GPUs: whatever the drivers
  * hold back, delay and reorder, launches see their own batch, and steps overlap with the next batch's transfer. With
- * CLQ_TEST_LONG=1 in the environment, more allocations fail. */
+ * CLQ_TEST_WHOLE=1 in the environment, more allocations fail. */
 #include "support/check.h"
 #include "support/files.h"
 #include "support/strict_case.h"
@@ -335,7 +335,7 @@ static clq_status train_with_failure_at(uint64_t n, uint64_t *made) {
 
 static void any_allocation_fails(void **state) {
     (void)state;
-    const uint64_t stride = clq_environment("CLQ_TEST_LONG") ? 7 : 13;
+    const uint64_t stride = clq_environment("CLQ_TEST_WHOLE") ? 7 : 13;
     uint64_t all, made, failures = 0;
     strict_disguise(&layer, 1, "hold");
     assert_ok(train_with_failure_at(0, &all));
