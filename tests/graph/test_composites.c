@@ -2,7 +2,7 @@
  * before the search for patterns, or are lowered after the search. In all three cases, the interpreter in double shows
  * that no pass changes what a graph computes, and gradients match finite differences. On each driver, the launches of
  * plans give what the interpreter gives for the graph without composites. With CLQ_TEST_WHOLE=1 both drivers run the
- * plans of each seed. */
+ * plans of composites for each seed. */
 #include "graph/check_graph.h"
 #include "graph/recurrent_models.h"
 #include "graph/step/parts.h"
@@ -98,10 +98,15 @@ static void count_composites(const clq_graph *graph) {
     for (uint32_t n = 0; n < graph->node_count; n++) composites += graph->nodes[n].op->lower != NULL;
 }
 
-static bool is_planned_on(const clq_device *device, uint64_t seed, bool composed) {
-    const bool turn = seed / 2 % 2 == clq_device_runs_in_caller(device);
-    if (getenv("CLQ_TEST_WHOLE")) return composed || turn;
-    return composed ? (seed % 2 ? !turn : turn) : turn && seed % 2 == seed / 4 % 2;
+/* Whether a driver runs the plan of a seed's graph. Models take turns between the drivers. A graph with composites runs
+ * on the driver whose turn it is for the model's first seed, and on the other driver for its second seed. A graph
+ * without composites runs on the former driver alone, for one of the two seeds. */
+static bool is_planned_on(const clq_device *device, uint64_t seed, bool has_composites) {
+    const uint64_t model = seed / 2;
+    const bool is_second = seed % 2 == 1, has_turn = model % 2 == clq_device_runs_in_caller(device);
+    if (getenv("CLQ_TEST_WHOLE")) return has_composites || has_turn;
+    if (has_composites) return has_turn != is_second;
+    return has_turn && is_second == (model / 2 % 2 == 1);
 }
 
 static void check_way(subject *s, const numbers *n, uint64_t seed, way how, clq_device *device, clq_queue *queue) {
@@ -115,9 +120,8 @@ static void check_way(subject *s, const numbers *n, uint64_t seed, way how, clq_
                                  : s->config.update ? models[seed / 2].trained
                                                     : models[seed / 2].predicted);
     clq_list_destroy(list);
-    /* Compiling kernels takes most of the time. Each driver runs the kernels of a model's composites, for one of its
-     * two seeds, and one of the two drivers runs the kernels of its lowered form. Lowering after the patterns gives the
-     * same kernels. */
+    /* Compiling kernels takes most of the time. Lowering after the patterns gives the same kernels as lowering before
+     * them. */
     if (how != LOWERED_BEHIND && is_planned_on(device, seed, composites > 0)) check_plan(s, n, device, queue);
 }
 

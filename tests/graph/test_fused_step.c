@@ -1,7 +1,6 @@
-/* A plan whose launches are joined into one computes the same bits as launch by launch. On devices with several compute
- * units, too: there, work-groups share the work-items of all launches and wait for each other. A device that
- * runs in its caller's thread only shows that a step is one launch: interop/golden_alone and train/paths train on it.
- */
+/* A plan whose launches are joined into one computes the same bits as launch by launch, on devices with several compute
+ * units: work-groups share the work-items of all launches and wait for each other. A device that runs in its caller's
+ * thread only shows here that a step is one launch. interop/golden_alone and train/paths train on such a device. */
 #include "device/fixture.h"
 #include "graph/plan.h"
 #include "support/check.h"

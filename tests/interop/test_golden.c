@@ -33,21 +33,22 @@ static const char whole_by_candidates[] = "mlp_adam_probs";
 
 /* Candidates that the tuner could choose; the first is the rule's, which others run with. All of a CPU device's, which
  * has few, and every fourth one of a GPU's, other ones for each trace: ops/gemm and ops/winograd hold each block to a
- * reference. With CLQ_TEST_WHOLE=1 every second one of a GPU's. Returns the most of them that a question had which these
- * runs asked. The first follows the trace to its end, and the others through an epoch, whose last batch is not full. */
+ * reference. With CLQ_TEST_WHOLE=1 every second one of a GPU's. Returns how many of them a question of these runs had
+ * at least. The first follows the trace to its end, and the others through an epoch, whose last batch is not full. */
 static size_t run_candidates(golden *g, const char *spec, size_t stride, size_t second) {
     const char *const disabled = golden_by.disabled_paths;
     const size_t steps = golden_by.steps, samples = (size_t)json_integer_value(json_object_get(g->json, "samples"));
-    size_t nth = 1;
+    size_t nth = 1, least = 2;
     if (strcmp(g->name, whole_by_candidates) == 0) golden_by.disabled_paths = NULL;
     for (size_t next = second; golden_run(g, spec, &(clq_selections){.by_rule = true, .nth = nth}); next += stride) {
+        least = nth + 2; /* they count from 0, and one is behind this one */
         nth = next;
         golden_by.disabled_paths = disabled;
         golden_by.steps = clq_ceil_div(samples, g->batch);
     }
     golden_by.disabled_paths = disabled;
     golden_by.steps = steps;
-    return nth + 1;
+    return least;
 }
 
 /* How many steps as_gpu_without_its_units follows: an epoch or more. Other runs follow the same traces to their ends.
@@ -85,7 +86,7 @@ typedef struct tally {
     const char *spec;
     extent which;
     unsigned cases;
-    size_t candidates; /* the most that a question had */
+    size_t candidates; /* so many a question had at least */
 } tally;
 
 static bool gpu;         /* devices are in disguise */
@@ -409,7 +410,7 @@ static void as_gpu(void **state) {
     (void)state;
     tally t = run_cases(FEW_CASES_BY_CANDIDATES, "intel");
     assert_int_equal(t.cases, FEW_BY_CANDIDATES);
-    assert_true(t.candidates > 5); /* blocks through local memory and of sub-groups */
+    assert_true(t.candidates >= 5); /* blocks through local memory and of sub-groups */
     for (size_t k = 0; k < CLQ_COUNT_OF(counted); k++) assert_true(counted[k] > 0);
     assert_int_equal(refused, 0);
 }

@@ -143,6 +143,6 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(families_by_turns), cmocka_unit_test(families_of_slices),
                                        cmocka_unit_test(families_of_masks)};
     const struct CMUnitTest all[] = {tests[0], tests[1], tests[2], cmocka_unit_test(families_on_one)};
-    return is_long() ? cmocka_run_group_tests(all, golden_open, golden_close)
-                     : cmocka_run_group_tests(tests, golden_open, golden_close);
+    return is_long() || argc > 1 ? cmocka_run_group_tests(all, golden_open, golden_close)
+                                 : cmocka_run_group_tests(tests, golden_open, golden_close);
 }

@@ -312,8 +312,7 @@ static bool has_matrix(size_t kind) {
     return p->metric_count > 0 && p->metrics[p->metric_count - 1] == CLQ_METRIC_CONFUSION;
 }
 
-/* The kinds that have the large cases in the local family, too: a row's rule, two of values, and those with matrices.
- */
+/* The kinds that have the large cases in the local family, too: a row's rule, two of values, and all with matrices. */
 static bool is_whole(size_t kind) {
     static const size_t whole[] = {0, 7, 20};
     if (has_matrix(kind)) return true;

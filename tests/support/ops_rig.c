@@ -47,9 +47,11 @@ void rig_alternate(rig *r, size_t index) {
                (index + !is_basic(clq_device_get_info(r->device))) % 2 == 1;
 }
 
-/* Whether a number of this macro chooses code, and is not a size. */
+/* Whether the macro's number names one of several ways to compute. Two other such numbers are left out, and count as
+ * sizes: the activation of a product or a pool (ACT), and the operations of elementwise programs (OP0, OP1, ...).
+ * ops/activation optimizes each activation's forward kernel, whatever its numbers are (optimizes_all). */
 static bool chooses_code(const char *macro, size_t length) {
-    static const char *const names[] = {"CELL", "KIND", "SIDE", "STRIDE"};
+    static const char *const names[] = {"CELL", "DECAY", "FACTORS", "FILL", "KIND", "SIDE", "STRIDE"};
     for (size_t i = 0; i < CLQ_COUNT_OF(names); i++)
         if (strlen(names[i]) == length && memcmp(macro, names[i], length) == 0) return true;
     return false;
@@ -114,8 +116,9 @@ static void optimize(rig *r, bool on) {
     r->is_apart = apart;
 }
 
-/* Devices stay open until the process ends, with the programs that they have: a later test of the process would compile
- * a program once more if it wants it with optimization, and an earlier one did not, or the other way round. */
+/* Devices stay open until the process ends, with the programs that they have. Otherwise a later test of the process
+ * would compile a program once more if it wants it with optimization and an earlier test did not, or the other way
+ * round. */
 static struct {
     clq_system *system;
     struct {

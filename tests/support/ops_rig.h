@@ -50,9 +50,10 @@ bool rig_takes(const rig *r, size_t index);
 bool rig_affords(const rig *r, size_t floats);
 
 /* Programs of the tile family, which drivers for CPUs compile for users, are optimized if a kernel of their list is new
- * to this device: by its file, its name, its macros without numbers, and those numbers that choose code. Programs of
- * further lists, which differ in shapes, are not optimized, since this takes a third of the time. They have a cache of
- * their own.
+ * to this device. A kernel is told by its file, its name, its macros without numbers, the types of its values, and the
+ * numbers of a few macros that choose code (chooses_code in ops_rig.c). Programs of further lists, most of which differ
+ * in shapes, are not optimized: this takes a third of the time. They have a cache of their own. A program that the
+ * device has already stays as it is.
  *
  * rig_alternate is for cases of which each has a kernel of its own, and whichever drivers run them: if the index is
  * even, lists from here to the next call may be optimized on PoCL's device alone, else on the other driver's alone. */

@@ -140,17 +140,19 @@ static void step_by_hand(rig *r, size_t index) {
     assert_ok(clq_step_apply(r->trainer));
 }
 
-/* A fit, which runs ahead of the devices; then steps by hand between evaluations and predictions. */
+/* A fit, which runs ahead of the devices; then steps by hand, an evaluation and a prediction, and an epoch of steps by
+ * hand, whose last batch is not full. */
 static void train(const char *spec, const char *disabled, const clq_trainer_config *more, result *out) {
+    enum { STEPS_BEFORE = 2 }; /* the evaluation */
     rig r = open_rig(spec, disabled, more);
     size_t floats = 0;
     memset(out, 0, sizeof *out);
     assert_ok(clq_fit(r.trainer, r.data, &(clq_fit_config){.steps = STEPS, .context = out, .on_log = note_loss}));
     assert_ok(clq_dataset_seek(r.data, 0, 0));
-    for (size_t i = 0; i < EPOCH + 1; i++) {
+    for (size_t i = 0; i < STEPS_BEFORE + EPOCH; i++) {
         clq_totals totals;
         step_by_hand(&r, i);
-        if (i % EPOCH != EPOCH - 2) continue;
+        if (i + 1 != STEPS_BEFORE) continue;
         assert_ok(clq_dataset_seek(r.data, 0, 0));
         assert_ok(clq_evaluate(r.trainer, r.data, &totals));
         out->evaluated += totals.loss;
