@@ -490,9 +490,9 @@ endforeach()
 
 # Tests that compile much and compute little compile their kernels without optimization (tests/support/unoptimized.c), which
 # takes a third of the time. Such kernels take up to ten times as long to run, so this does not suit trainings with many
-# steps. Kernels are optimized, as for users, in interop/golden_optimized, in some tests of commands such as cli/choice and
-# cli/launch, in one list of each CPU kernel in the tests of ops (tests/support/ops_rig.h), and in the other trainings.
-# Unoptimized programs have a separate cache.
+# steps. Kernels are optimized, as for users, in interop/golden_optimized, in some benchmarks of cli/bench, in cli/choice
+# and cli/tuning, and in the other trainings. In the tests of ops, each kernel of the family for CPUs is optimized in one
+# case at least. Unoptimized programs have a separate cache.
 set(unoptimized_tests "device/(cache|fault|program_load|twins)" "launch/fused"
   "graph/(chains|composites|custom|drawn_graphs|exchange|fused_step|fusion|keep|placement|plan|stages|step_graph|tune|weights)"
   "interop/(backbones|generator|golden|golden_alone|golden_families|golden_gpu|single_layers|single_steps)"

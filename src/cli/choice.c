@@ -97,7 +97,8 @@ clq_status clq_setup_recall(clq_setup *s, const clq_options *o) {
     clq_choice_of_setup *choice = &s->choice;
     const bool open = leaves_devices_open(o) || (is_auto(o->strategy) && !o->batch_per_replica);
     clq_trainer_config config;
-    /* Also refuses settings before drivers are loaded. A constant type: the choice holds for others, too. */
+    /* Refuses wrong settings before drivers are loaded, also if nothing is chosen. The type of the samples is constant,
+     * because a choice holds for samples of any type. */
     CLQ_TRY(clq_setup_config(s, o, CLQ_U8, false, &config));
     if (open) {
         CLQ_TRY(key_of(s, o, config, &choice->key, &choice->settings));

@@ -192,8 +192,8 @@ void clq_setup_release(clq_setup *setup);
 /* Sets up model, devices and trainer of a training step, for samples of this type. */
 clq_status clq_setup_step(clq_setup *setup, const clq_options *options, clq_dtype sample_dtype);
 clq_status clq_setup_model(clq_setup *setup, const clq_options *options);
-/* Looks up what was chosen for the model, and which drivers that needs. Call it after clq_setup_model, and before there
- * are threads. (choice.c) */
+/* Refuses wrong settings, before any driver is loaded. Looks up what was chosen for the model, and which drivers that
+ * needs. Call it after clq_setup_model, and before there are threads. (choice.c) */
 clq_status clq_setup_recall(clq_setup *setup, const clq_options *options);
 /* Sets how long measurements may be repeated. clq_setup_recall calls it. A command that measures, but recalls no
  * choice, calls it itself. (choice.c) */

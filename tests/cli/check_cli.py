@@ -458,6 +458,14 @@ class CommandLine(Commands):
         self.fails(2, "train", *SMALL, "--devices", "pocl:0*3", "--batch", 2, says=["replicas"])
         self.fails(2, "train", *SMALL, "--devices", "pocl:0*x", says=["pocl:0*x"])
 
+    def test_settings_are_refused_before_drivers_are_loaded(self):
+        """Without a driver, a wrong setting is the error."""
+        env = {**os.environ, "OCL_ICD_VENDORS": str(self.folder)}
+        common = ["train", *SMALL, "--strategy", "single"]
+        for wrong, code in (["--optimizer", "adam:lr=fast"], 2), ([], 4):
+            result = run(*common, *wrong, env=env)
+            self.assertEqual((result.returncode, result.stderr.count("clique: error: ")), (code, 1), result.stderr)
+
     def test_wrong_weights_of_samples(self):
         common, some = [*SMALL, "--steps", 4], [1] * SAMPLES
         wrong = (("short", (SAMPLES - 1,), "<f4", some[1:], [f"({SAMPLES - 1},)", f"one weight for each of the {SAMPLES} samples"]),

@@ -5,9 +5,9 @@ Whatever fails, a command ends by itself and in time, with an exit code of the c
 command prints one line with the reason, and its output files are complete or absent. If the code is 0, the command's
 results are the same as without a failure. The command leaves no temporary files.
 
-Much of what a command does is the same in others: reading its words, opening devices. So only some commands fail at all
-the places below, and the others at every second one. With CLQ_TEST_WHOLE=1 in the environment, all commands fail at all of
-them.
+Commands have much of their work in common: they read options, and open devices. So only some commands fail at all
+places (EARLY, PLACES). The other commands fail at every second one of PLACES. With CLQ_TEST_WHOLE=1 in the environment,
+all commands fail at all places.
 
 usage: check_faults.py TESTS_FOLDER [--every K | --whole]     (--whole: every allocation and every call, once and with all
 after it; takes hours. --every K: each K-th of them)
@@ -65,8 +65,8 @@ def run(command, faults=None):
 
 
 def orders(count, turn):
-    """Which of `count` allocations or calls fail: "N" only the N-th, "N+" the N-th and all later ones. turn: 0 or 1 for
-    every second place, from the first or the second one on; None for all places, and the first ones."""
+    """Which of `count` allocations or calls fail: "N" only the N-th, "N+" the N-th and all later ones. turn: None for
+    EARLY and all of PLACES; 0 or 1 for every second one of PLACES, from the first or the second one on."""
     if EVERY:
         return [f"{n}{more}" for n in range(1, count + 1, EVERY) for more in ("", "+")]
     early, places = (EARLY, PLACES) if LONG or turn is None else (0, PLACES[turn::2])
@@ -130,8 +130,8 @@ class Faults(unittest.TestCase):
             whole[name](content)
 
     def walk(self, command, same, whole=None, turn=None):
-        """same(ending, usual): fails if a command that exits with 0 gave less than `usual`. turn: which places of the
-        allocations (see orders); calls fail at the other ones."""
+        """same(ending, usual): fails if a command that exits with 0 gave less than `usual`. turn: the places at which
+        allocations fail (see orders). If it is not None, calls fail at the other places."""
         usual = run(command)
         self.assertEqual((usual.code, usual.errors), (0, []), usual.err)
         self.assertGreater(usual.allocations, 0)

@@ -2,12 +2,12 @@
  * this.
  *
  * An optimized kernel computes the same, but faster. Errors of a compiler's optimizer are found by tests of kernels
- * that such a device runs for users, and these stay optimized: one list of each kernel in the tests of ops in the
- * family for CPUs (support/ops_rig.h), interop/golden_optimized, some trainings (train/...), and some tests of the
- * commands. Two kinds of kernels are not optimized. The first are those of tests, or of some of a test's commands, that
+ * that such a device runs for users, and these stay optimized: in the tests of ops, each kernel of the family for CPUs
+ * in one case at least; in interop/golden_optimized, some trainings (train/...) and some tests of the commands, all
+ * kernels. Two kinds of kernels are not optimized. The first are those of tests, or of some of a test's commands, that
  * compile much and compute little (CLQ_TEST_UNOPTIMIZED in their environment, cmake/tests.cmake, tests/cli/support.py).
- * The second are the other ones of the tests of ops: those of the family for GPUs, which run on a CPU in tests alone,
- * and further lists of the family for CPUs (support/unoptimized.h).
+ * The second are in the tests of ops: the family for GPUs, which runs on a CPU only in tests, and kernels of the family
+ * for CPUs that the test already compiled with optimization in another case (support/unoptimized.h, ops_rig.c).
  *
  * Other drivers optimize as always: a simulator and a GPU compile fast, and would run slower. */
 #define _GNU_SOURCE 1 /* RTLD_NEXT, dladdr; NOLINT(bugprone-reserved-identifier) */

@@ -12,7 +12,8 @@ LAUNCHERS = {
     "openmpi": ["mpirun.openmpi", "--bind-to", "none", "--oversubscribe"],
     "mpich": ["mpirun.mpich"],
 }
-# Without HWLOC_COMPONENTS, each launcher would load all OpenCL drivers, to list devices that it does not use.
+# Without HWLOC_COMPONENTS, Open MPI's launcher would load all OpenCL drivers, to list devices that it does not use. The
+# recorder, which tests/run preloads, does not support OpenCL that is loaded so late.
 ENVIRONMENT = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "HWLOC_COMPONENTS": "-opencl"}
 ENVIRONMENT.pop("CLIQUE_ENGINE", None)
 HOST = socket.gethostname()
@@ -33,8 +34,8 @@ def by_last_mpi(mpi, folder):
 
 
 def own_part(mpi, folder, cases, turn=0):
-    """The cases that this MPI runs, if a case needs no certain MPI: with two MPIs, each runs every second case. turn: 0
-    or 1, which of them this MPI begins with."""
+    """Divides cases that do not depend on the MPI: returns the cases that this MPI runs. With two MPIs, each runs every
+    second case. turn: 0 or 1. With 1, the MPIs swap their cases."""
     names = installed(folder)
     return [case for i, case in enumerate(cases) if (i + turn) % len(names) == names.index(mpi)]
 
@@ -48,15 +49,17 @@ def line(mpi, ranks, *command, of_rank=None, more=()):
 
 
 def cache_to_lose(folder):
-    """The environment of processes that a launcher kills while they load programs. The next process would build these
-    programs again, since they may be the reason, so the other tests' programs stay out of this. The programs are in
-    PoCL's own cache, nevertheless. The other tests' findings about devices hold."""
+    """The environment of processes that a launcher may kill while they load programs. Clique would suspect that these
+    programs ended the processes, and the next process would build the programs again. So the processes have their own
+    cache of programs. PoCL's cache still has the kernels. The lists of devices are shared with the other tests."""
     cache, others = folder / "cache-to-lose", os.environ.get("CLIQUE_CACHE_DIR")
     if not others:
         return {}
     if not cache.exists():
+        lists = pathlib.Path(others) / "devices"
+        lists.mkdir(parents=True, exist_ok=True)  # missing in a fresh tree; a list cannot be kept through a dangling link
         cache.mkdir()
-        (cache / "devices").symlink_to(pathlib.Path(others) / "devices")
+        (cache / "devices").symlink_to(lists)
     return {"CLIQUE_CACHE_DIR": str(cache)}
 
 
