@@ -29,7 +29,9 @@ elseif(CLIQUE_TEST_PYTHON AND NOT CLIQUE_SANITIZE)
   foreach(source IN LISTS sources)
     get_filename_component(name ${source} NAME_WE)
     string(REGEX REPLACE "^test_" "" thing ${name})
-    add_test(NAME python/${thing} COMMAND ${CMAKE_COMMAND} -E env --unset=LD_PRELOAD
+    # Python loads OpenCL's loader late. What tests/run preloads finds the loader's functions only in libraries that are
+    # loaded before.
+    add_test(NAME python/${thing} COMMAND sh -c "LD_PRELOAD=\${LD_PRELOAD:+$LD_PRELOAD:libOpenCL.so.1} exec \"$0\" \"$@\""
       ${tests_python} -B -m pytest -q -p no:cacheprovider ${source})
     set_tests_properties(python/${thing} PROPERTIES TIMEOUT 1200
       ENVIRONMENT "${CLQ_TEST_ENVIRONMENT};CLIQUE_LIBRARY=$<TARGET_FILE:clique_shared>;CC=${CMAKE_C_COMPILER}")

@@ -220,16 +220,17 @@ class Choice(support.InFolder):
     def test_trainings_that_fall_short(self):
         """Devices that became five times slower: the fourth training chooses again."""
         self.environment |= {"OPENCL_LAYERS": str(BIN.parent / "tests" / "clq_slow_layer.so")}
-        self.run_it("why", *SMALL, "--strategy", "single")
+        single = ["--strategy", "single", *support.APART]
+        self.run_it("why", *SMALL, *single)
         slow = {"CLQ_TEST_PACE": "5 5"}
-        long = ["--strategy", "single", "--data", "synthetic:28x28/10/30000"]
+        long = [*single, "--data", "synthetic:28x28/10/30000"]
         # Trainings with settings that slow them down do not judge the choice.
         for option in (["--check-numerics"], ["--ema", "0.9"], ["--clip", "norm=1"], ["--metrics", "sparse_top_k_categorical_accuracy"], ["--log", self.folder / "log"],
                        ["--checkpoint", self.folder / "c", "--checkpoint-every", "10"], ["--data", self.put_floats(30000)]):
             self.assertEqual(self.train(*long, *option, **slow)["chosen"]["by"], "kept")
         before = self.train(*long, **slow)["chosen"]
         self.train(*long, **slow)
-        self.train(*TRAIN[1:], "--strategy", "single", **slow)  # too short to judge
+        self.train(*TRAIN[1:], *single, **slow)  # too short to judge
         self.assertEqual(self.train(*long, **slow)["chosen"], before)
         done = self.train(*long, **slow)["chosen"]
         self.assertEqual((before["by"], done["by"], done["anew"]), ("kept", "measured", "fell short"))
