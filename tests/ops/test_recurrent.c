@@ -73,6 +73,9 @@ static const recurrent_case cases[] = {
      .drops = true},
     {{GRU, 3, 33, USUAL, .resets_first = true}, 2, .state = true, .no_kept = true},
     {{GRU, 2, 130, USUAL, .resets_first = true}, 35, .mask = true},
+    /* kernels that PoCL's device, and then the other driver, has in no case above */
+    {{GRU, 3, 9, USUAL, false, .zeroes = false}, 4, .bias = true, .no_last = true},
+    {{SIMPLE, 3, 9, USUAL, true, .zeroes = false}, 4, .mask = true, .no_kept = true},
     /* more units than a work-group has items; enough rows for several */
     {{LSTM, 2, 260, USUAL, false, .zeroes = false}, 33, .bias = true, .mask = true},
     {{GRU, 2, 130, USUAL, false, .zeroes = true}, 35, .bias = true, .mask = true, .drops = true, .no_last = true},

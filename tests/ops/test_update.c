@@ -271,8 +271,8 @@ static void updates(rig *r) {
     each_optimizer(r, check_lengths);
 }
 
-/* What is done around a rule, alone and together. A simulator has every second length. Those take turns whose kernels
- * are others' with another number. */
+/* What is done around a rule, alone and together. A simulator has one length with a tail, and one without. Manners take
+ * turns if their kernels differ only in a number. */
 static void manners(rig *r) {
     static const manner all[] = {{.limit = 0.125},
                                  {.average = 0.75},
@@ -283,11 +283,11 @@ static void manners(rig *r) {
                                  {.factors = true, .skips = true, .average = 0.5, .decays = true}};
     static const clq_optimizer optimizers[] = {{CLQ_OPTIMIZER_SGD, {0, 0.890625, 0, 0.5}},
                                                {CLQ_OPTIMIZER_ADAMW, {0, 0.9, 0.75, 1e-3, 1, 0.5}}};
-    static const size_t some[] = {1, 17, 128, 1009};
+    static const size_t some[] = {17, 128, 1, 1009};
+    const size_t count = rig_is_simulated(r) ? 2 : CLQ_COUNT_OF(some);
     for (size_t i = 0; i < CLQ_COUNT_OF(all); i++)
-        for (size_t k = 0; k < CLQ_COUNT_OF(some); k++)
-            if ((rig_takes(r, i) || all[i].average > 0 || i == 0) && rig_affords(r, some[k]) &&
-                !(rig_is_simulated(r) && (i + k) % 2))
+        for (size_t k = 0; k < count; k++)
+            if ((rig_takes(r, i) || all[i].average > 0 || i == 0) && rig_affords(r, some[k]))
                 check_update(r, &optimizers[i % 2], &all[i], some[k]);
 }
 

@@ -259,15 +259,21 @@ EXPORT cl_program CL_API_CALL clCreateProgramWithSource(cl_context context, cl_u
 }
 
 /* Opens the note of what a binary was built from. The note's name leaves out the binary's first bytes, because the
- * binary's owner may change them (src/device/program/twin.c). */
+ * binary's owner may change them (src/device/program/twin.c). The tests have one cache of optimized programs, and one of
+ * others: both share the notes. */
 static FILE *open_note(const unsigned char *binary, size_t bytes, bool writes) {
     enum { HEADER = 128 };
+    static const char unoptimized[] = "-unoptimized";
     char path[4096];
     const char *folder = getenv("CLIQUE_CACHE_DIR");
     if (!folder || bytes <= HEADER) return NULL;
-    (void)snprintf(path, sizeof path, "%s/record", folder);
+    int length = (int)strlen(folder), suffix = (int)sizeof unoptimized - 1;
+    if (length > suffix && strcmp(folder + length - suffix, unoptimized) == 0) length -= suffix;
+    (void)snprintf(path, sizeof path, "%.*s", length, folder);
     if (writes) (void)mkdir(path, 0777);
-    (void)snprintf(path, sizeof path, "%s/record/%016llx", folder,
+    (void)snprintf(path, sizeof path, "%.*s/record", length, folder);
+    if (writes) (void)mkdir(path, 0777);
+    (void)snprintf(path, sizeof path, "%.*s/record/%016llx", length, folder,
                    (unsigned long long)hash_of(binary + HEADER, bytes - HEADER, 14695981039346656037u));
     return fopen(path, writes ? "we" : "re");
 }
