@@ -259,8 +259,8 @@ EXPORT cl_program CL_API_CALL clCreateProgramWithSource(cl_context context, cl_u
 }
 
 /* Opens the note of what a binary was built from. The note's name leaves out the binary's first bytes, because the
- * binary's owner may change them (src/device/program/twin.c). The tests have one cache of optimized programs, and one of
- * others: both share the notes. */
+ * binary's owner may change them (src/device/program/twin.c). The tests have one cache of optimized programs, and one
+ * of others: both share the notes. */
 static FILE *open_note(const unsigned char *binary, size_t bytes, bool writes) {
     enum { HEADER = 128 };
     static const char unoptimized[] = "-unoptimized";
