@@ -1,7 +1,6 @@
 # Clique from Python (python/): each file python/tests/test_<thing>.py is the test python/<thing>. The tests use the
 # system's Python if it has NumPy and pytest, else the Python that CMake found, if that has these. They run without
-# sanitizers, since the interpreter is not built with any. They also run without the recorder of tests/run, which does
-# not support an OpenCL that is loaded late.
+# sanitizers, since the interpreter is not built with any.
 option(CLIQUE_TEST_PYTHON "Test the Python package; OFF where there are no NumPy and pytest" ON)
 set(no_python "")
 foreach(package python3-numpy python3-pytest)
@@ -29,8 +28,7 @@ elseif(CLIQUE_TEST_PYTHON AND NOT CLIQUE_SANITIZE)
   foreach(source IN LISTS sources)
     get_filename_component(name ${source} NAME_WE)
     string(REGEX REPLACE "^test_" "" thing ${name})
-    # Python loads OpenCL's loader late. What tests/run preloads finds the loader's functions only in libraries that are
-    # loaded before.
+    # Python loads OpenCL's loader late. The libraries that tests/run preloads need the loader at the start of the process.
     add_test(NAME python/${thing} COMMAND sh -c "LD_PRELOAD=\${LD_PRELOAD:+$LD_PRELOAD:libOpenCL.so.1} exec \"$0\" \"$@\""
       ${tests_python} -B -m pytest -q -p no:cacheprovider ${source})
     set_tests_properties(python/${thing} PROPERTIES TIMEOUT 1200

@@ -37,7 +37,7 @@ set(CLQ_TEST_ENVIRONMENT
 
 option(CLIQUE_TESTS_WERROR "Warnings in the tests' programs are errors" OFF)
 
-# Half of the programs that a build links are tests. GNU gold, where the system has it, links each in half of the time.
+# A build links some 270 tests. GNU gold, if the system has it, links each test in half of the time.
 include(CheckLinkerFlag)
 check_linker_flag(C -fuse-ld=gold CLQ_HAS_GOLD)
 set(CLQ_TEST_LINKER $<$<BOOL:${CLQ_HAS_GOLD}>:-fuse-ld=gold>)

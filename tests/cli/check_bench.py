@@ -38,13 +38,7 @@ class Bench(support.InFolder):
         return subprocess.run([CLIQUE, "bench", name, *map(str, args)], capture_output=True, text=True, timeout=240, env=os.environ | more)
 
     def fails(self, code, name, *args, says=()):
-        result = self.run_bench(name, *args)
-        lines = [line for line in result.stderr.splitlines() if line.startswith("clique: error: ")]
-        self.assertEqual(result.returncode, code, f"{name} {args}: {result.stderr}")
-        self.assertEqual(len(lines), 1, f"{name} {args}: {result.stderr}")
-        for word in says:
-            self.assertIn(word, lines[0])
-        return lines[0]
+        return self.check_refusal(self.run_bench(name, *args), code, (name, *args), says)
 
     def measure(self, name, *args, devices=2):
         """The rows of a run. First checks what must hold for the files of every benchmark."""

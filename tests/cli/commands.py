@@ -39,13 +39,7 @@ def run(*args, whole=False, **kwargs):
 
 class Commands(support.InFolder):
     def fails(self, code, *args, says=()):
-        result = run(*args)
-        lines = [line for line in result.stderr.splitlines() if line.startswith("clique: error: ")]
-        self.assertEqual(result.returncode, code, f"{args}: {result.stderr}")
-        self.assertEqual(len(lines), 1, f"{args}: {result.stderr}")
-        for word in says:
-            self.assertIn(word, lines[0])
-        return lines[0]
+        return self.check_refusal(run(*args), code, args, says)
 
     def train(self, *args, **more):
         result = run("train", *args, "--json", **more)

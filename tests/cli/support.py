@@ -72,6 +72,15 @@ class InFolder(unittest.TestCase):
         self.addCleanup(self.temporary.cleanup)
         self.folder = pathlib.Path(self.temporary.name)
 
+    def check_refusal(self, result, code, command, says):
+        """Checks that the finished command printed one error, with these words, and ended with the code. The error's line."""
+        lines = [line for line in result.stderr.splitlines() if line.startswith("clique: error: ")]
+        self.assertEqual(result.returncode, code, f"{command}: {result.stderr}")
+        self.assertEqual(len(lines), 1, f"{command}: {result.stderr}")
+        for word in says:
+            self.assertIn(word, lines[0])
+        return lines[0]
+
     def put_floats(self, samples):
         """A data set of float32 samples of 28 x 28, all zeros, in files that take no space. Returns its folder."""
         data = self.folder / "floats"
