@@ -107,9 +107,9 @@ static bool has_new_path(const rig *r) {
  * is kept first. */
 static void optimize(rig *r, bool on) {
     const bool apart = !on && r->family == CLQ_FAMILY_TILE;
+    must(r, clq_device_keep_programs(r->device));
     compile_unoptimized(!on);
     if (!r->folder || apart == r->is_apart) return;
-    must(r, clq_device_keep_programs(r->device));
     char *other = r->folder;
     r->folder = r->device->cache_dir;
     r->device->cache_dir = other;
@@ -161,21 +161,25 @@ static void open_device(uint32_t index, rig *r) {
     r->queue = *queue;
 }
 
-static void run_on(uint32_t index, void (*body)(rig *r)) {
-    rig r = {0};
-    const char *only = getenv("CLQ_TEST_FAMILY");
+static void run_family(uint32_t index, clq_kernel_family family, void (*body)(rig *r)) {
+    const bool is_local = family == CLQ_FAMILY_LOCAL;
+    rig r = {.family = family};
     open_device(index, &r);
     if (r.device->cache_dir && !rig_is_simulated(&r)) r.folder = clq_strprintf("%s-unoptimized", r.device->cache_dir);
-    for (int family = 0; family < 2; family++) {
-        if (only && strcmp(only, family ? "local" : "tile") != 0) continue;
-        r.family = family ? CLQ_FAMILY_LOCAL : CLQ_FAMILY_TILE;
-        snprintf(r.name, sizeof r.name, "%.100s %s", clq_device_label(r.device), family ? "local" : "tile");
-        r.plain = false;
-        optimize(&r, r.family == CLQ_FAMILY_TILE);
-        body(&r);
-        optimize(&r, true);
-    }
+    snprintf(r.name, sizeof r.name, "%.100s %s", clq_device_label(r.device), is_local ? "local" : "tile");
+    optimize(&r, !is_local);
+    compile_on_simple_devices(is_local);
+    body(&r);
+    compile_on_simple_devices(false);
+    optimize(&r, true);
     clq_free(r.folder);
+}
+
+/* The local family, none of whose kernels is optimized, has the second device. */
+static void run_on(uint32_t index, uint32_t second, void (*body)(rig *r)) {
+    const char *only = getenv("CLQ_TEST_FAMILY");
+    if (!only || strcmp(only, "tile") == 0) run_family(index, CLQ_FAMILY_TILE, body);
+    if (!only || strcmp(only, "local") == 0) run_family(second, CLQ_FAMILY_LOCAL, body);
 }
 
 /* The device with several compute units is Intel's, which has another compiler than PoCL. If there is no Intel driver,
@@ -193,7 +197,7 @@ static bool is_of_several_units(const clq_device_info *info) {
 static void run_on_chosen(clq_system *system, const char *spec, void (*body)(rig *r)) {
     clq_devices chosen;
     must(NULL, clq_devices_select(system, spec, &chosen));
-    for (uint32_t i = 0; i < chosen.count; i++) run_on(chosen.items[i].index, body);
+    for (uint32_t i = 0; i < chosen.count; i++) run_on(chosen.items[i].index, chosen.items[i].index, body);
 }
 
 void rig_each(void (*body)(rig *r)) {
@@ -207,7 +211,7 @@ void rig_each(void (*body)(rig *r)) {
         return;
     }
     if (clq_system_device_count(system) > 0 && is_simulator(clq_system_device_info(system, 0))) {
-        run_on(0, body);
+        run_on(0, 0, body);
         close_all(); /* oclgrind ends in a double free if this is done at exit */
         return;
     }
@@ -215,7 +219,8 @@ void rig_each(void (*body)(rig *r)) {
         size_t i = 0, count = clq_system_device_count(system);
         while (i < count && !wanted[w](clq_system_device_info(system, i))) i++;
         if (i == count) fail_msg("%s is missing", names[w]);
-        run_on((uint32_t)i, body);
+        const bool has_second = i + 1 < count && wanted[w](clq_system_device_info(system, i + 1));
+        run_on((uint32_t)i, (uint32_t)(i + has_second), body);
     }
     close_at_exit();
 }

@@ -5,10 +5,17 @@
 #include <stdbool.h>
 
 void clq_unoptimized(bool on) __attribute__((weak)); /* NULL without tests/run */
+void clq_simple_devices(bool on) __attribute__((weak));
 
 /* If on, whatever any thread compiles from here on is not optimized. */
 static inline void compile_unoptimized(bool on) {
     if (clq_unoptimized) clq_unoptimized(on);
+}
+
+/* If on, whatever a device of PoCL compiles is not optimized if it compiles its first kernel from here on. This is
+ * faster than compile_unoptimized alone. */
+static inline void compile_on_simple_devices(bool on) {
+    if (clq_simple_devices) clq_simple_devices(on);
 }
 
 #endif
