@@ -456,10 +456,10 @@ set(host_tests "base/.*" "bench/.*" "comm/.*" "data/.*" "device/.*" "formats/.*"
 set(plain_tests "abi/.*" "comma/.*" "install/.*" "law/.*" "python/.*" "readers/.*" "strict/.*" "soak/.*" "cli/(bench|build|choice|trainings|why)"
   "comm/(all_reduce|collectives|gpus)" "device/(cache|program_load|twins)"
   "graph/(chains|fusion|keep|plan|stages|tune)" "interop/golden(_alone|_optimized|_families)?"
-  "ops/(activation|arrange|batched|compress|constrain|conv2d|conv_pool|copy|dense|dropout|element_programs|folds|gemm|grouped|input|joined|loss|normalise|norms)"
-  "ops/(penalty|pool2d|recurrent|repeat|row_norm|update|warp|winograd)"
-  "train/(accumulate|callback_strategies|checkpoint|clip|compress|counts|fit|local_steps|loop_strategies|loss_values|mirrored|mixed)"
-  "train/(modes|outputs_discrete|paths|penalty|plans|ps|recompute|shard_optimizer|sharded_update|step_memory|strategies|strict|tensor)"
+  "ops/(activation|arrange|batched|compress|constrain|conv2d|conv_pool|copy|dense|dropout|element_programs|folds|grouped|input|joined|loss|normalise|norms|penalty|pool2d)"
+  "ops/(recurrent|repeat|row_norm|update|warp|winograd)"
+  "train/(callback_strategies|checkpoint|compress|counts|fit|local_steps|loop_strategies|loss_values|mirrored|modes|penalty)"
+  "train/(outputs_discrete|paths|plans|ps|recompute|shard_optimizer|sharded_update|step_memory|strategies|strict|tensor)"
   "train/(trace|upload|weighted)" "world/(openmpi|mpich|.*_threads)")
 # Checks patterns one by one: together they are too long for a regular expression of CMake.
 function(clq_is_one_of result test)

@@ -505,6 +505,7 @@ class Model(Handle):
         sample_weight: Any = None,
         initial_epoch: int = 0,
         *,
+        validation_steps: int | None = None,
         validation_batch_size: int | None = None,
         validation_freq: int = 1,
         steps: int = 0,
@@ -527,8 +528,8 @@ class Model(Handle):
         two; keep: how many stay. early_stopping, reduce_lr, save_best, monitor, csv: as the options of the command.
         initial_epoch: the number of the first epoch for the History and for callbacks in Python; the library's own
         count from 0. validation_freq: a whole number; the validation comes after each epoch whose number, counted from
-        1, is a multiple of it. Keras's steps_per_epoch and validation_steps are not there: `Dataset.take` shortens an
-        epoch.
+        1, is a multiple of it. validation_steps: the number of batches, from the first one, of validation data in arrays;
+        `Dataset.take` shortens a Dataset, and also an epoch, since Keras's steps_per_epoch is not there.
 
         Ctrl-C ends the training with a checkpoint, if there is a folder, and raises KeyboardInterrupt, as it does in
         `evaluate` and `predict`; the weights are those of the last update. That holds in the main thread of a program
@@ -537,13 +538,10 @@ class Model(Handle):
         self._need_compiled("fit")
         if monitor and not save_best:
             raise errors.ArgumentError("fit: monitor is what save_best goes by: give save_best, too")
-        try:
-            validation_freq = operator.index(validation_freq)
-        except TypeError:
-            validation_freq = 0
-        if not 1 <= validation_freq <= 10**9:
-            raise errors.ArgumentError("fit: validation_freq: expected a whole number from 1 to 1000000000")
+        validation_freq = _count(validation_freq, "fit: validation_freq")
         has_validation = bool(validation_split) or validation_data is not None
+        if validation_steps is not None and not has_validation:
+            raise errors.ArgumentError("fit: validation_steps is for validation data: give validation_data, too")
         if has_validation and initial_epoch % validation_freq:  # the library counts epochs from 0
             raise errors.ArgumentError(
                 f"fit: initial_epoch={initial_epoch} must be a multiple of validation_freq={validation_freq}"
@@ -561,7 +559,11 @@ class Model(Handle):
                 stack.enter_context(data)
             validation, largest = None, batch
             if validation_data is not None:
-                validation, owned = self._with_labels(*_parts(validation_data), "validation_data")
+                of_validation = _parts(validation_data)
+                if validation_steps is not None:
+                    taken = _count(validation_steps, "fit: validation_steps") * (validation_batch_size or batch)
+                    of_validation = self._part(*of_validation, slice(taken), "fit: validation_steps")
+                validation, owned = self._with_labels(*of_validation, "validation_data")
                 if owned:
                     stack.enter_context(validation)
                 if validation is data and drop_remainder and len(data) % batch:
@@ -626,19 +628,22 @@ class Model(Handle):
             raise errors.ArgumentError(f"fit: validation_split={share}: expected a number between 0 and 1")
         if isinstance(x, Dataset):
             raise errors.ArgumentError("fit: validation_split is for arrays; give validation_data a Dataset")
-        inputs = arrays_of(x, self._input_names(), "x")
-        labels = arrays_of(y, self.output_names, "y") if y is not None else []
-        at = int(len(inputs[0]) * (1.0 - share))
+        at = int(len(arrays_of(x, self._input_names(), "x")[0]) * (1.0 - share))
         if at == 0:
             raise errors.ArgumentError(f"fit: validation_split={share} leaves no sample to train on")
+        front, back = slice(at), slice(at, None)
+        return self._part(x, y, weights, front, "x"), self._part(x, y, weights, back, "x")
 
-        def cut(one: Any, part: slice) -> Any:
-            return None if one is None else np.asarray(one)[part]
-
-        front, back = slice(None, at), slice(at, None)
+    def _part(self, x: Any, y: Any, weights: Any, part: slice, what: str) -> tuple[Any, Any, Any]:
+        """Views of samples, labels and weights."""
+        if isinstance(x, Dataset):
+            raise errors.ArgumentError(f"{what} is for arrays; Dataset.take shortens a Dataset")
+        inputs = arrays_of(x, self._input_names(), "x")
+        labels = arrays_of(y, self.output_names, "y") if y is not None else []
         return (
-            ([cut(one, front) for one in inputs], [cut(one, front) for one in labels] or None, cut(weights, front)),
-            ([cut(one, back) for one in inputs], [cut(one, back) for one in labels] or None, cut(weights, back)),
+            [np.asarray(one)[part] for one in inputs],
+            [np.asarray(one)[part] for one in labels] or None,
+            None if weights is None else np.asarray(weights)[part],
         )
 
     def evaluate(
@@ -648,16 +653,22 @@ class Model(Handle):
         batch_size: int | None = None,
         verbose: int | str = "auto",
         sample_weight: Any = None,
+        steps: int | None = None,
+        *,
         return_dict: bool = False,
     ) -> Any:
-        """Loss and metrics, as Keras's evaluate: a number without metrics, else a list, or a mapping by name. verbose:
-        in Keras's place; nothing is printed. Keras's steps and callbacks are not there."""
+        """Loss and metrics, as Keras's evaluate: a number without metrics, else a list, or a mapping by name. steps: the
+        number of batches, from the first one, of data in arrays. verbose: in Keras's place; nothing is printed. Keras's
+        callbacks are not there."""
         self._need_compiled("evaluate")
         with self._lock, contextlib.ExitStack() as stack:
+            batch = batch_size or self._batch or _BATCH
+            if steps is not None:
+                taken = slice(_count(steps, "evaluate: steps") * batch)
+                x, y, sample_weight = self._part(x, y, sample_weight, taken, "evaluate: steps")
             data, owned = self._with_labels(x, y, sample_weight, "evaluate")
             if owned:
                 stack.enter_context(data)
-            batch = batch_size or self._batch or _BATCH
             trainer = self._to_read(data.is_bytes, batch, data.weighted)
             if self._is_walked(data):
                 self._need_order(data, "evaluate", shuffled_too=True)
@@ -681,15 +692,22 @@ class Model(Handle):
             raise errors.StateError(f"{what}: the fit walks over this Dataset and {left}: give {what} another Dataset")
 
     def predict(
-        self, x: Arrays | Dataset, batch_size: int | None = None, verbose: int | str = "auto"
+        self,
+        x: Arrays | Dataset,
+        batch_size: int | None = None,
+        verbose: int | str = "auto",
+        steps: int | None = None,
     ) -> Any:
         """The model's output for each sample (n, …) as float32, in the order of x; a list if it has several. Needs no
-        `compile`. verbose: in Keras's place; nothing is printed. Keras's steps and callbacks are not there."""
+        `compile`. steps: the number of batches, from the first one, of samples in arrays. verbose: in Keras's place;
+        nothing is printed. Keras's callbacks are not there."""
         with self._lock, contextlib.ExitStack() as stack:
+            batch = batch_size or _BATCH
+            if steps is not None:
+                x = self._part(x, None, None, slice(_count(steps, "predict: steps") * batch), "predict: steps")[0]
             data, owned = self._dataset(x, None, None, "predict")
             if owned:
                 stack.enter_context(data)
-            batch = batch_size or _BATCH
             trainer = self._to_read(data.is_bytes, batch, False)
             if self._is_walked(data):
                 self._need_order(data, "predict", shuffled_too=False)
@@ -855,6 +873,16 @@ class Checkpoints(Handle):
         if not library.checkpoints_continue_at(self.pointer, c.byref(epoch), c.byref(batch)):
             return None
         return epoch.value, batch.value
+
+
+def _count(value: Any, what: str) -> int:
+    try:
+        count = 0 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        count = 0
+    if not 1 <= count <= 10**9:
+        raise errors.ArgumentError(f"{what}: expected a whole number from 1 to 1000000000")
+    return count
 
 
 def _parts(data: Any) -> tuple[Any, Any, Any]:

@@ -86,6 +86,30 @@ def test_validations_are_left_out(model, x, y):
         model.fit(x, y, validation_data=(x, y), validation_freq=2, initial_epoch=1)
 
 
+def test_steps_are_the_first_batches(model, x, y):
+    """Like Keras's steps of arrays: in each epoch, and for more than there are, all samples."""
+    history = model.fit(
+        x, y, 32, 2, validation_data=(x, y, np.ones(96)), validation_steps=3, validation_batch_size=16, verbose=0
+    )
+    first = model.evaluate(x[:48], y[:48], batch_size=16, return_dict=True)
+    assert history.history["val_loss"][-1] == pytest.approx(first["loss"], rel=1e-6)
+    assert model.evaluate(x, y, 16, "auto", None, 3, return_dict=True) == first
+    assert model.evaluate(x, y, steps=1000) == model.evaluate(x, y)
+    assert np.array_equal(model.predict(x, 16, steps=np.int64(3)), model.predict(x[:48], 16))
+    split = model.fit(x, y, 16, validation_split=0.5, validation_steps=1, verbose=0)
+    first = model.evaluate(x[48:64], y[48:64])[0]
+    assert split.history["val_loss"][-1] == pytest.approx(first, rel=1e-6)
+    for refused in (0, 1.5, True):
+        with pytest.raises(clique.ArgumentError, match="evaluate: steps: .*whole number"):
+            model.evaluate(x, y, steps=refused)
+        with pytest.raises(clique.ArgumentError, match="validation_steps: .*whole number"):
+            model.fit(x, y, validation_data=(x, y), validation_steps=refused)
+    with pytest.raises(clique.ArgumentError, match="predict: steps is for arrays; Dataset.take"):
+        model.predict(clique.Dataset(x, y), steps=1)
+    with pytest.raises(clique.ArgumentError, match="give validation_data, too"):
+        model.fit(x, y, validation_steps=1)
+
+
 def test_losses_are_what_they_say(model, x, y):
     """Compared with NumPy: the mean of -log p, and sample weights as Keras counts them."""
     p = model.predict(x)[np.arange(96), y].astype(np.float64)
