@@ -236,7 +236,7 @@ clq_compile_options(clq_unoptimized)
 target_link_libraries(clq_unoptimized PRIVATE ${CMAKE_DL_LIBS})
 set_target_properties(clq_unoptimized PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 
-# Makes the linker read less for each kernel: tests/run preloads this. Kernels are linked with a library without symbols,
+# Makes PoCL link and write each kernel faster: tests/run preloads this. Kernels are linked with a library without symbols,
 # which has the name of the mathematical library, so that the loader loads the real one.
 if(NOT CLIQUE_SANITIZE)
   add_library(clq_quick_link MODULE ${PROJECT_SOURCE_DIR}/tests/support/quick_link.c)

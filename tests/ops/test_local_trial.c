@@ -144,6 +144,7 @@ int main(void) {
         cmocka_unit_test(products_that_are_wrong_are_not_used), cmocka_unit_test(results_of_trials_are_kept),
         cmocka_unit_test(failures_of_trials_are_not_kept)};
     compile_unoptimized(true); /* all are kernels for GPUs */
+    compile_on_simple_devices(true);
     if (disguise_load_gpus() != 0 || disguise_as_gpus("basic") != 0) return 1;
     return cmocka_run_group_tests(tests, files_begin, files_end);
 }

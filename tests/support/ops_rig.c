@@ -107,9 +107,9 @@ static bool has_new_path(const rig *r) {
  * is kept first. */
 static void optimize(rig *r, bool on) {
     const bool apart = !on && r->family == CLQ_FAMILY_TILE;
-    must(r, clq_device_keep_programs(r->device));
     compile_unoptimized(!on);
     if (!r->folder || apart == r->is_apart) return;
+    must(r, clq_device_keep_programs(r->device));
     char *other = r->folder;
     r->folder = r->device->cache_dir;
     r->device->cache_dir = other;
@@ -161,25 +161,25 @@ static void open_device(uint32_t index, rig *r) {
     r->queue = *queue;
 }
 
-static void run_family(uint32_t index, clq_kernel_family family, void (*body)(rig *r)) {
+static void run_family(uint32_t index, clq_kernel_family family, bool is_simple, void (*body)(rig *r)) {
     const bool is_local = family == CLQ_FAMILY_LOCAL;
     rig r = {.family = family};
     open_device(index, &r);
     if (r.device->cache_dir && !rig_is_simulated(&r)) r.folder = clq_strprintf("%s-unoptimized", r.device->cache_dir);
     snprintf(r.name, sizeof r.name, "%.100s %s", clq_device_label(r.device), is_local ? "local" : "tile");
     optimize(&r, !is_local);
-    compile_on_simple_devices(is_local);
+    compile_on_simple_devices(is_simple);
     body(&r);
     compile_on_simple_devices(false);
     optimize(&r, true);
     clq_free(r.folder);
 }
 
-/* The local family, none of whose kernels is optimized, has the second device. */
+/* The local family is never optimized. It runs on the second device. */
 static void run_on(uint32_t index, uint32_t second, void (*body)(rig *r)) {
     const char *only = getenv("CLQ_TEST_FAMILY");
-    if (!only || strcmp(only, "tile") == 0) run_family(index, CLQ_FAMILY_TILE, body);
-    if (!only || strcmp(only, "local") == 0) run_family(second, CLQ_FAMILY_LOCAL, body);
+    if (!only || strcmp(only, "tile") == 0) run_family(index, CLQ_FAMILY_TILE, false, body);
+    if (!only || strcmp(only, "local") == 0) run_family(second, CLQ_FAMILY_LOCAL, second != index, body);
 }
 
 /* The device with several compute units is Intel's, which has another compiler than PoCL. If there is no Intel driver,

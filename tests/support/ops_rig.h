@@ -36,9 +36,11 @@ typedef struct rig_variant {
 } rig_variant;
 
 /* Calls body for PoCL's basic device and for Intel's CPU (PoCL's pthread device if the processor is no x86-64), for
- * each with the TILE and with the LOCAL family. Under oclgrind, calls body for its device alone. If CLQ_TEST_DEVICES is
- * set, calls body for the devices of that SPEC (as clq_devices_select reads it) instead: this tests the operations on
- * any other driver, such as a GPU's. CLQ_TEST_FAMILY=tile|local leaves out the other family. */
+ * each with the TILE and with the LOCAL family. On PoCL, the LOCAL family runs on a second basic device, because the
+ * first device's compiler optimizes. The body must not keep anything of r->device for the next call. Under oclgrind,
+ * calls body for its device alone. If CLQ_TEST_DEVICES is set, calls body for the devices of that SPEC (as
+ * clq_devices_select reads it) instead: this tests the operations on any other driver, such as a GPU's.
+ * CLQ_TEST_FAMILY=tile|local leaves out the other family. */
 void rig_each(void (*body)(rig *r));
 bool rig_is_simulated(const rig *r);
 /* Whether a case with a program of its own runs on this device with this family. PoCL's device runs the cases in turn

@@ -9,11 +9,11 @@
  * the functions that it calls have no versions: of expf, for example, it gets the oldest version, which computes the
  * same.
  *
- * All other commands run unchanged, and so does the link command of a PoCL that links in another way. The linker loads
- * no preloaded library.
+ * All other commands run unchanged, and so does the link command of a PoCL that links in another way. The
+ * linker's process does not load the libraries that tests/run preloads.
  *
- * PoCL before 4 waits until each file of its cache is on the disk. Here it does not wait: tests do not need that cache
- * after a power failure. */
+ * PoCL waits until each file of its cache is on the disk. Here it does not wait. If the machine loses power during a
+ * test, remove PoCL's cache (rm -r ~/.cache/pocl). */
 #define _GNU_SOURCE 1 /* RTLD_NEXT, dladdr; NOLINT(bugprone-reserved-identifier) */
 #include <dlfcn.h>
 #include <spawn.h>

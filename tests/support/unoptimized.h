@@ -12,8 +12,8 @@ static inline void compile_unoptimized(bool on) {
     if (clq_unoptimized) clq_unoptimized(on);
 }
 
-/* If on, whatever a device of PoCL compiles is not optimized if it compiles its first kernel from here on. This is
- * faster than compile_unoptimized alone. */
+/* If on, each PoCL device that compiles its first kernel from here on never optimizes. Such a device compiles faster
+ * than compile_unoptimized alone makes it. */
 static inline void compile_on_simple_devices(bool on) {
     if (clq_simple_devices) clq_simple_devices(on);
 }
