@@ -534,6 +534,27 @@ static void memory_runs_out(void **state) {
     assert_int_equal(files_count(folder), 2);
 }
 
+/* Memory that runs out behind a spoiled checkpoint is told, not what spoiled that one; nor is training begun anew. */
+static void memory_runs_out_behind_a_spoiled_one(void **state) {
+    enum { LEAST = 60 };
+    uint64_t nth = 0, made = UINT64_MAX;
+    (void)state;
+    while (made >= nth) {
+        uint64_t step = 0;
+        nth++;
+        char *folder = make_folder(true);
+        cases[0].spoil(folder, &cases[0]);
+        clq_checkpoints *checkpoints = open_folder(folder, 0);
+        clq_memory_fail_at(nth, false);
+        const clq_status status = clq_checkpoints_restore(checkpoints, trainer, NULL, &step);
+        made = clq_memory_fail_at(0, false);
+        if (status != (made < nth ? CLQ_OK : CLQ_ERROR_MEMORY) && !(status == CLQ_OK && step == 2))
+            fail_msg("allocation %d: %s: %s", (int)nth, clq_status_text(status), clq_error_detail());
+        clq_checkpoints_close(checkpoints);
+    }
+    assert_true(nth > LEAST);
+}
+
 /* ---- manifests that someone has made up ---- */
 
 static json_t *anything(clq_random *random) {
@@ -627,11 +648,17 @@ static int end(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_one_before_is_taken), cmocka_unit_test(another_model_is_named),
-        cmocka_unit_test(strangers_stay),          cmocka_unit_test(links_are_not_followed),
-        cmocka_unit_test(one_writer_a_folder),     cmocka_unit_test(folders_that_are_none),
-        cmocka_unit_test(nothing_to_go_on_from),   cmocka_unit_test(training_goes_on),
-        cmocka_unit_test(memory_runs_out),         cmocka_unit_test(manifests_that_are_made_up),
+        cmocka_unit_test(the_one_before_is_taken),
+        cmocka_unit_test(another_model_is_named),
+        cmocka_unit_test(strangers_stay),
+        cmocka_unit_test(links_are_not_followed),
+        cmocka_unit_test(one_writer_a_folder),
+        cmocka_unit_test(folders_that_are_none),
+        cmocka_unit_test(nothing_to_go_on_from),
+        cmocka_unit_test(training_goes_on),
+        cmocka_unit_test(memory_runs_out),
+        cmocka_unit_test(memory_runs_out_behind_a_spoiled_one),
+        cmocka_unit_test(manifests_that_are_made_up),
     };
     return cmocka_run_group_tests(tests, begin, end);
 }
