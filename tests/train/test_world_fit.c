@@ -12,7 +12,7 @@
 
 #include <math.h>
 
-enum { BATCH = 40, BATCHES = 6, EPOCHS = 3, STEPS = EPOCHS * BATCHES, PROCESSES_MAX = 3 };
+enum { BATCH = 40, BATCHES = 6, EPOCHS = 3, STEPS = EPOCHS * BATCHES, PROCESSES_MAX = 3, UNITS = 16 };
 static const clq_world_config patient = {.silence_s = 60, .deadline_s = 60}, brief = {.silence_s = 4};
 
 /* What one process was told. */
@@ -66,7 +66,7 @@ static clq_status note_step(void *context, clq_trainer *trainer, const clq_step_
     const bool acts = p->how->acts == p->rank;
     if (acts && p->how->stops_at == info->step) return clq_fit_stop(trainer);
     if (acts && p->how->spoils_at == info->step) {
-        static float bias[16] = {1};
+        static float bias[UNITS] = {1};
         return clq_trainer_set_variable(trainer, 1, bias);
     }
     if (acts && p->how->calls_at == info->step) clq_trainer_stop(trainer);
@@ -106,7 +106,7 @@ static clq_status make_model(bool normalises, clq_model **out) {
     const clq_batch_norm_config config = clq_batch_norm_config_default();
     CLQ_TRY(clq_model_create("small", out));
     clq_tensor x = clq_flatten(*out, clq_input(*out, CLQ_SHAPE(28, 28, 1)), NULL);
-    x = clq_dense(*out, x, &(clq_dense_config){.units = 16});
+    x = clq_dense(*out, x, &(clq_dense_config){.units = UNITS});
     if (normalises) x = clq_batch_norm(*out, x, &config);
     x = clq_dense(*out, x, &(clq_dense_config){.units = 10});
     return clq_model_finish(*out, x);
@@ -171,7 +171,7 @@ static clq_status train(const plan *how, const char *spec, const fabric_rank *of
     if (status == CLQ_OK && how->resume)
         status = clq_checkpoints_restore(checkpoints, p.trainer, data, &result->resumed);
     if (status == CLQ_OK && how->has_other_weights && how->acts == rank) {
-        static float bias[16] = {1};
+        static float bias[UNITS] = {1};
         status = clq_trainer_set_variable(p.trainer, 1, bias);
     }
     if (status == CLQ_OK) status = fit(&p, data, test, checkpoints);
@@ -425,6 +425,56 @@ static void it_goes_on_bit_for_bit(void **state) {
     }
 }
 
+/* The moving statistics of a folder's newest checkpoint. */
+static void read_statistics(const char *folder, float out[2][UNITS]) {
+    unsigned found = 0;
+    uint64_t step = 0;
+    clq_model *model;
+    clq_devices devices;
+    clq_trainer *trainer;
+    clq_checkpoints *checkpoints;
+    clq_trainer_config config = apart_config();
+    assert_ok(make_model(true, &model));
+    assert_ok(clq_devices_select(sys, "pocl:0", &devices));
+    config.global_batch = BATCH;
+    assert_ok(clq_optimizer_parse("adam", &config.optimizer));
+    assert_ok(clq_trainer_create(model, &devices, &config, &trainer));
+    assert_ok(clq_checkpoints_open(&(clq_checkpoints_config){.folder = folder, .resume = true}, &checkpoints));
+    assert_ok(clq_checkpoints_restore(checkpoints, trainer, NULL, &step));
+    assert_int_equal(step, STEPS);
+    clq_checkpoints_close(checkpoints);
+    for (size_t v = 0; v < clq_model_variable_count(model); v++) {
+        clq_variable_info info;
+        assert_ok(clq_model_variable(model, v, &info));
+        if (!info.trainable) assert_ok(clq_trainer_get_variable(trainer, v, out[found++]));
+    }
+    assert_int_equal(found, 2);
+    clq_trainer_destroy(trainer);
+    clq_model_destroy(model);
+}
+
+/* Each replica has statistics of its own share. A checkpoint has their mean over the replicas of all processes. Adam
+ * makes rounding errors of small gradients into steps, so the means differ by up to 2e-4 of the largest. The statistics
+ * of one process alone differ by 4e-3. */
+static void checkpoints_have_the_mean_of_statistics(void **state) {
+    float together[2][UNITS], alone[2][UNITS];
+    plan of_two = {.folder = files_path("of two"), .normalises = true};
+    plan of_one = {.folder = files_path("of one n"), .normalises = true};
+    (void)state;
+    run_well(&of_two, 2);
+    assert_ok(train(&of_one, "pocl:0,pocl:1,pocl:2", NULL, &of_one.results[0]));
+    read_statistics(of_two.folder, together);
+    read_statistics(of_one.folder, alone);
+    for (unsigned v = 0; v < 2; v++) {
+        float largest = 0;
+        for (unsigned i = 0; i < UNITS; i++) largest = fmaxf(largest, fabsf(alone[v][i]));
+        for (unsigned i = 0; i < UNITS; i++)
+            if (!(fabsf(together[v][i] - alone[v][i]) <= 1e-3f * largest))
+                fail_msg("statistic %u of unit %u is %g, not %g; the largest is %g", v, i, (double)together[v][i],
+                         (double)alone[v][i], (double)largest);
+    }
+}
+
 /* ---- ways of exchanging ---- */
 
 static const double three_weights[] = {3, 1, 2};
@@ -575,6 +625,7 @@ int main(void) {
         cmocka_unit_test(who_differs_is_named),
         cmocka_unit_test(other_data_are_refused),
         cmocka_unit_test(it_goes_on_bit_for_bit),
+        cmocka_unit_test(checkpoints_have_the_mean_of_statistics),
         cmocka_unit_test(each_way_is_that_of_one_process),
         cmocka_unit_test(each_way_goes_on_bit_for_bit),
         cmocka_unit_test(parts_of_an_optimizer_are_equal),
