@@ -27,6 +27,7 @@ static const clq_optimizer variants[] = {
     {CLQ_OPTIMIZER_RMSPROP, {0, 0.75, 0.5, 0.125}},
     {CLQ_OPTIMIZER_RMSPROP, {0, 0.75, 0, 0.125, 1}},
     {CLQ_OPTIMIZER_RMSPROP, {0, 0.75, 0.5, 0.125, 1, 0.25}},
+    {CLQ_OPTIMIZER_ADAGRAD, {0, 0.25, 0.125}},
     {CLQ_OPTIMIZER_ADADELTA, {0, 0.75, 0.125}},
     {CLQ_OPTIMIZER_LION, {0, 0.5, 0.75, 0.5}},
 };
