@@ -70,7 +70,8 @@ static void matches_reference(void **state) {
     rig_each(check_family);
 }
 
-/* Variants are forced, whatever the family is. CLBlast's kernels are built once per device, which takes time. */
+/* Variants are forced, whatever the family is. CLBlast's kernels are built once per device, which takes time: so only
+ * the local family's device has them. */
 static void check_variants(rig *r) {
     if (r->family == CLQ_FAMILY_LOCAL) {
         product_build_clblast(r);

@@ -9,8 +9,9 @@
  * the functions that it calls have no versions: of expf, for example, it gets the oldest version, which computes the
  * same.
  *
- * All other commands run unchanged, and so does the link command of a PoCL that links in another way. The
- * linker's process does not load the libraries that tests/run preloads.
+ * The linker's process does not load the libraries that tests/run preloads.
+ *
+ * All other commands run unchanged, and so does the link command of a PoCL that links in another way.
  *
  * PoCL waits until each file of its cache is on the disk. Here it does not wait. If the machine loses power during a
  * test, remove PoCL's cache (rm -r ~/.cache/pocl). */

@@ -13,7 +13,7 @@ static inline void compile_unoptimized(bool on) {
 }
 
 /* If on, each PoCL device that compiles its first kernel from here on never optimizes. Such a device compiles faster
- * than compile_unoptimized alone makes it. */
+ * than compile_unoptimized alone makes it. Only PoCL 3.1 and 4.0 on x86-64 know this. */
 static inline void compile_on_simple_devices(bool on) {
     if (clq_simple_devices) clq_simple_devices(on);
 }

@@ -156,7 +156,7 @@ static void check_local_step(const char *spec, const char *shares) {
 static void one_local_step_is_a_mirrored_step(void **state) {
     (void)state;
     check_local_step(specs[2], "equal");
-    check_local_step(specs[0], "1,3"); /* the share that takes what rounding leaves is not the first one */
+    check_local_step(specs[0], "1,3"); /* the first share is not the largest, which takes what rounding leaves */
 }
 
 typedef struct run {
