@@ -29,9 +29,16 @@ static void note_values(clq_recomputation *r) {
     }
 }
 
+static unsigned places_of(const clq_id *ids, unsigned most) {
+    while (most > 0 && !ids[most - 1]) most--;
+    return most;
+}
+
 static void note_nodes(clq_recomputation *r) {
     for (uint32_t n = 0; n < r->graph->node_count; n++) {
         const clq_node *node = &r->graph->nodes[n];
+        r->places[n].inputs = places_of(node->inputs, CLQ_NODE_INPUTS);
+        r->places[n].outputs = places_of(node->outputs, CLQ_NODE_OUTPUTS);
         for (unsigned i = 0; i < CLQ_NODE_INPUTS && n >= r->forward; i++)
             if (node->inputs[i]) r->stored[r->stored[node->inputs[i]].root].read = true;
         for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++) {
@@ -53,11 +60,12 @@ clq_status clq_recomputation_open(clq_recomputation *r, const clq_graph *graph, 
     *r = (clq_recomputation){.graph = graph, .values = values, .samples = (double)capacity};
     while (r->forward < graph->node_count && graph->nodes[r->forward].segment < CLQ_SEGMENT_BACKWARD) r->forward++;
     r->stored = clq_alloc((size_t)values + 1, sizeof *r->stored);
+    r->places = clq_alloc(graph->node_count, sizeof *r->places);
     r->entries = clq_alloc((size_t)graph->node_count + values, sizeof *r->entries);
     r->again = clq_alloc((size_t)values + 1, sizeof *r->again);
     r->memory = clq_alloc(2 * (size_t)values + 1, sizeof *r->memory);
     r->last = clq_alloc(2 * (size_t)values + 1, sizeof *r->last);
-    if (!r->stored || !r->entries || !r->again || !r->memory || !r->last) return CLQ_ERROR_MEMORY;
+    if (!r->stored || !r->places || !r->entries || !r->again || !r->memory || !r->last) return CLQ_ERROR_MEMORY;
     note_values(r);
     note_nodes(r);
     return CLQ_OK;
@@ -65,6 +73,7 @@ clq_status clq_recomputation_open(clq_recomputation *r, const clq_graph *graph, 
 
 void clq_recomputation_release(clq_recomputation *r) {
     clq_free(r->stored);
+    clq_free(r->places);
     clq_free(r->entries);
     clq_free(r->again);
     clq_free(r->memory);
@@ -85,8 +94,14 @@ bool clq_recomputation_has(const clq_recomputation *r, clq_id id) {
 
 /* ---- the order ---- */
 
-static void add_entry(clq_recomputation *r, uint32_t node, clq_order_kind kind, unsigned output) {
-    r->entries[r->entry_count++] = (clq_order_entry){node, kind, output};
+static clq_id now(const clq_recomputation *r, clq_id id) { return id && r->again[id] ? r->values + id : id; }
+
+static clq_order_entry *add_entry(clq_recomputation *r, uint32_t index, clq_order_kind kind, const clq_operation *op,
+                                  unsigned input_count) {
+    clq_order_entry *entry = &r->entries[r->entry_count++];
+    *entry = (clq_order_entry){.node = index, .kind = kind, .op = op, .input_count = input_count};
+    for (unsigned i = 0; i < input_count; i++) entry->inputs[i] = now(r, r->graph->nodes[index].inputs[i]);
+    return entry;
 }
 
 static unsigned output_of(const clq_node *node, clq_id id) {
@@ -95,56 +110,43 @@ static unsigned output_of(const clq_node *node, clq_id id) {
     return i;
 }
 
+static void make_again(clq_recomputation *r, clq_id id);
+
+static void make_inputs_again(clq_recomputation *r, uint32_t index, unsigned count) {
+    const clq_node *node = &r->graph->nodes[index];
+    for (unsigned i = 0; i < count; i++)
+        if (node->inputs[i]) make_again(r, node->inputs[i]);
+}
+
 /* Adds entries that make the value again, in front of a node of backward that reads it. */
 static void make_again(clq_recomputation *r, clq_id id) {
     const uint32_t maker = r->stored[id].maker;
     if (!maker || maker > r->forward || r->again[id] || clq_recomputation_has(r, id)) return;
     const clq_node *node = &r->graph->nodes[maker - 1];
+    const struct clq_node_places places = r->places[maker - 1];
     const unsigned output = output_of(node, id);
-    const bool alone = node->op->alone[output];
-    for (unsigned i = 0; i < (alone ? 1 : CLQ_NODE_INPUTS); i++)
-        if (node->inputs[i]) make_again(r, node->inputs[i]);
-    add_entry(r, maker - 1, alone ? CLQ_ORDER_ALONE : CLQ_ORDER_AGAIN, output);
-    for (unsigned i = 0; i < CLQ_NODE_OUTPUTS && !alone; i++)
-        if (node->outputs[i] && !clq_recomputation_has(r, node->outputs[i])) r->again[node->outputs[i]] = true;
-    r->again[id] = true;
+    const clq_operation *alone = node->op->alone[output];
+    const unsigned inputs = alone ? 1 : places.inputs;
+    make_inputs_again(r, maker - 1, inputs);
+    clq_order_entry *entry =
+        add_entry(r, maker - 1, alone ? CLQ_ORDER_ALONE : CLQ_ORDER_AGAIN, alone ? alone : node->op, inputs);
+    entry->output_count = alone ? 1 : places.outputs;
+    for (unsigned i = 0; i < entry->output_count; i++) {
+        const clq_id made = alone ? id : node->outputs[i];
+        entry->outputs[i] = made ? r->values + made : 0;
+        if (made && !clq_recomputation_has(r, made)) r->again[made] = true;
+    }
 }
-
-void clq_recomputation_begin(clq_recomputation *r) { memset(r->again, 0, ((size_t)r->values + 1) * sizeof *r->again); }
 
 void clq_recomputation_order(clq_recomputation *r) {
     r->entry_count = 0;
-    clq_recomputation_begin(r);
+    memset(r->again, 0, ((size_t)r->values + 1) * sizeof *r->again);
     for (uint32_t n = 0; n < r->graph->node_count; n++) {
         const clq_node *node = &r->graph->nodes[n];
-        for (unsigned i = 0; i < CLQ_NODE_INPUTS && n >= r->forward; i++)
-            if (node->inputs[i]) make_again(r, node->inputs[i]);
-        add_entry(r, n, CLQ_ORDER_NODE, 0);
-    }
-}
-
-static clq_id now(const clq_recomputation *r, clq_id id) { return id && r->again[id] ? r->values + id : id; }
-
-void clq_recomputation_entry(clq_recomputation *r, uint32_t entry, clq_ordered_node *out) {
-    const clq_order_entry *t = &r->entries[entry];
-    const clq_node *node = &r->graph->nodes[t->node];
-    const bool alone = t->kind == CLQ_ORDER_ALONE;
-    *out = (clq_ordered_node){.of = node, .op = alone ? node->op->alone[t->output] : node->op};
-    for (unsigned i = 0; i < (alone ? 1 : CLQ_NODE_INPUTS); i++) out->inputs[i] = now(r, node->inputs[i]);
-    if (t->kind == CLQ_ORDER_NODE) {
-        memcpy(out->outputs, node->outputs, sizeof out->outputs);
-        return;
-    }
-    if (alone) {
-        out->outputs[0] = r->values + node->outputs[t->output];
-        r->again[node->outputs[t->output]] = true;
-        return;
-    }
-    for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++) {
-        const clq_id id = node->outputs[i];
-        if (!id) continue;
-        out->outputs[i] = r->values + id;
-        if (!clq_recomputation_has(r, id)) r->again[id] = true;
+        if (n >= r->forward) make_inputs_again(r, n, r->places[n].inputs);
+        clq_order_entry *entry = add_entry(r, n, CLQ_ORDER_NODE, node->op, r->places[n].inputs);
+        entry->output_count = r->places[n].outputs;
+        memcpy(entry->outputs, node->outputs, sizeof entry->outputs);
     }
 }
 
@@ -156,38 +158,37 @@ static double bytes_of(const clq_recomputation *r, clq_id id) {
 
 /* Finds which memory values have, and until when. */
 static void find_lives(clq_recomputation *r) {
-    clq_recomputation_begin(r);
     for (clq_id id = 0; id <= 2 * r->values; id++) {
         r->memory[id] = id;
         r->last[id] = 0;
     }
     for (uint32_t t = 0; t < r->entry_count; t++) {
-        clq_ordered_node node;
-        clq_recomputation_entry(r, t, &node);
-        for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++)
-            if (node.inputs[i]) r->last[r->memory[node.inputs[i]]] = t;
-        for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++) {
-            if (!node.outputs[i]) continue;
-            if (clq_node_is_alias(node.of, node.op, i)) r->memory[node.outputs[i]] = r->memory[node.inputs[0]];
-            r->last[r->memory[node.outputs[i]]] = t;
+        const clq_order_entry *e = &r->entries[t];
+        for (unsigned i = 0; i < e->input_count; i++)
+            if (e->inputs[i]) r->last[r->memory[e->inputs[i]]] = t;
+        for (unsigned i = 0; i < e->output_count; i++) {
+            const clq_id id = e->outputs[i];
+            if (!id) continue;
+            if (clq_node_is_alias(&r->graph->nodes[e->node], e->op, i)) r->memory[id] = r->memory[e->inputs[0]];
+            r->last[r->memory[id]] = t;
         }
     }
 }
 
 /* Whether the output takes the memory of the input, as emit.c decides it. */
-static bool overwrites(const clq_recomputation *r, const clq_ordered_node *node, uint32_t entry) {
-    if (!node->op->overwrites) return false;
-    const clq_id x = r->memory[node->inputs[node->op->overwrites - 1]], y = node->outputs[0];
+static bool overwrites(const clq_recomputation *r, const clq_order_entry *e, uint32_t entry) {
+    if (!e->op->overwrites) return false;
+    const clq_id x = r->memory[e->inputs[e->op->overwrites - 1]], y = e->outputs[0];
     return y && r->memory[y] == y && r->last[x] == entry && bytes_of(r, x) > 0 && bytes_of(r, x) == bytes_of(r, y);
 }
 
 /* The bytes of all memory that the entry uses last, each counted once. */
-static double ending(const clq_recomputation *r, const clq_ordered_node *node, uint32_t entry) {
+static double ending(const clq_recomputation *r, const clq_order_entry *e, uint32_t entry) {
     clq_id seen[CLQ_NODE_INPUTS + CLQ_NODE_OUTPUTS];
     unsigned count = 0;
     double bytes = 0;
-    for (unsigned i = 0; i < CLQ_NODE_INPUTS + CLQ_NODE_OUTPUTS; i++) {
-        const clq_id id = i < CLQ_NODE_INPUTS ? node->inputs[i] : node->outputs[i - CLQ_NODE_INPUTS];
+    for (unsigned i = 0; i < e->input_count + e->output_count; i++) {
+        const clq_id id = i < e->input_count ? e->inputs[i] : e->outputs[i - e->input_count];
         const clq_id memory = r->memory[id];
         unsigned k = 0;
         if (!id || r->last[memory] != entry) continue;
@@ -199,10 +200,10 @@ static double ending(const clq_recomputation *r, const clq_ordered_node *node, u
 }
 
 /* Every output has the work of its node. Outputs that nobody reads may be missing. */
-static double work_again(const clq_recomputation *r, const clq_ordered_node *node) {
+static double work_again(const clq_recomputation *r, const clq_order_entry *e) {
     unsigned i = 0;
-    while (!node->outputs[i]) i++;
-    return r->stored[node->outputs[i] - r->values].work;
+    while (!e->outputs[i]) i++;
+    return r->stored[e->outputs[i] - r->values].work;
 }
 
 clq_recompute_cost clq_recomputation_cost(clq_recomputation *r, double limit) {
@@ -210,22 +211,20 @@ clq_recompute_cost clq_recomputation_cost(clq_recomputation *r, double limit) {
     double live = 0;
     clq_recomputation_order(r);
     find_lives(r);
-    clq_recomputation_begin(r);
     for (uint32_t t = 0; t < r->entry_count; t++) {
-        clq_ordered_node node;
-        clq_recomputation_entry(r, t, &node);
+        const clq_order_entry *e = &r->entries[t];
         double made = 0;
-        for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++)
-            if (node.outputs[i] && r->memory[node.outputs[i]] == node.outputs[i]) made += bytes_of(r, node.outputs[i]);
-        const double kept = overwrites(r, &node, t) ? bytes_of(r, node.outputs[0]) : 0;
+        for (unsigned i = 0; i < e->output_count; i++)
+            if (e->outputs[i] && r->memory[e->outputs[i]] == e->outputs[i]) made += bytes_of(r, e->outputs[i]);
+        const double kept = overwrites(r, e, t) ? bytes_of(r, e->outputs[0]) : 0;
         live += made - kept;
         cost.peak = CLQ_MAX(cost.peak, live);
         cost.excess += CLQ_MAX(live - limit, 0.0);
-        live -= ending(r, &node, t) - kept;
-        if (r->entries[t].kind == CLQ_ORDER_ALONE)
-            cost.work += CLQ_OPERATIONS_PER_BYTE * (bytes_of(r, node.inputs[0]) + bytes_of(r, node.outputs[0]));
-        else if (r->entries[t].kind == CLQ_ORDER_AGAIN)
-            cost.work += work_again(r, &node);
+        live -= ending(r, e, t) - kept;
+        if (e->kind == CLQ_ORDER_ALONE)
+            cost.work += CLQ_OPERATIONS_PER_BYTE * (bytes_of(r, e->inputs[0]) + bytes_of(r, e->outputs[0]));
+        else if (e->kind == CLQ_ORDER_AGAIN)
+            cost.work += work_again(r, e);
     }
     return cost;
 }

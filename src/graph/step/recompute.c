@@ -29,18 +29,16 @@ static clq_id renamed(const clq_recomputation *r, const clq_id *new, clq_id id) 
     return id > r->values ? new[id - r->values] : id;
 }
 
-/* The node of an entry. */
-static clq_node node_of(const clq_recomputation *r, const clq_id *new, uint32_t entry,
-                        const clq_ordered_node *ordered) {
-    clq_node node = *ordered->of;
-    node.op = ordered->op;
-    for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++) node.inputs[i] = renamed(r, new, ordered->inputs[i]);
-    for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++) node.outputs[i] = renamed(r, new, ordered->outputs[i]);
-    if (r->entries[entry].kind == CLQ_ORDER_NODE) return node;
+static clq_node node_of(const clq_recomputation *r, const clq_id *new, const clq_order_entry *entry) {
+    const clq_node *of = &r->graph->nodes[entry->node];
+    clq_node node = *of;
+    node.op = entry->op;
+    for (unsigned i = 0; i < CLQ_NODE_INPUTS; i++) node.inputs[i] = renamed(r, new, entry->inputs[i]);
+    for (unsigned i = 0; i < CLQ_NODE_OUTPUTS; i++) node.outputs[i] = renamed(r, new, entry->outputs[i]);
+    if (entry->kind == CLQ_ORDER_NODE) return node;
     node.segment = CLQ_SEGMENT_BACKWARD;
     node.again = true;
-    (void)snprintf(node.scope, sizeof node.scope, "%.*s again", (int)(sizeof node.scope - sizeof " again"),
-                   ordered->of->scope);
+    (void)snprintf(node.scope, sizeof node.scope, "%.*s again", (int)(sizeof node.scope - sizeof " again"), of->scope);
     return node;
 }
 
@@ -50,12 +48,7 @@ static void apply(clq_graph *graph, clq_recomputation *r) {
     clq_node *nodes = clq_alloc(r->entry_count, sizeof *nodes);
     if (new &&nodes) {
         add_values(graph, r, new);
-        clq_recomputation_begin(r);
-        for (uint32_t t = 0; t < r->entry_count; t++) {
-            clq_ordered_node ordered;
-            clq_recomputation_entry(r, t, &ordered);
-            nodes[t] = node_of(r, new, t, &ordered);
-        }
+        for (uint32_t t = 0; t < r->entry_count; t++) nodes[t] = node_of(r, new, &r->entries[t]);
         clq_free(graph->nodes);
         graph->nodes = nodes;
         graph->node_count = r->entry_count;

@@ -9,9 +9,12 @@
  * again, alone. */
 typedef enum clq_order_kind { CLQ_ORDER_NODE, CLQ_ORDER_AGAIN, CLQ_ORDER_ALONE } clq_order_kind;
 typedef struct clq_order_entry {
-    uint32_t node;
+    uint32_t node; /* its index in the graph */
     clq_order_kind kind;
-    unsigned output; /* of ALONE: which one */
+    const clq_operation *op; /* the node's, or the one that makes one of its outputs alone */
+    /* Ids as in clq_recomputation. All places behind the counts are 0, and some in front of them may be. */
+    unsigned input_count, output_count;
+    clq_id inputs[CLQ_NODE_INPUTS], outputs[CLQ_NODE_OUTPUTS];
 } clq_order_entry;
 
 /* A differentiated graph. For each block of memory that forward writes and backward reads, it says whether the block is
@@ -31,6 +34,9 @@ typedef struct clq_recomputation {
         bool dropped;   /* of a root: it is not kept, but made again */
         bool marked;    /* of a root: the model asks to drop it */
     } * stored;         /* by id */
+    struct clq_node_places {
+        unsigned inputs, outputs; /* without the empty ones at the end */
+    } * places;                   /* by node */
     /* The order: */
     clq_order_entry *entries;
     uint32_t entry_count;
@@ -49,16 +55,6 @@ bool clq_recomputation_may_drop(const clq_recomputation *r, clq_id id);
 bool clq_recomputation_has(const clq_recomputation *r, clq_id id);
 /* Sets the entries: each dropped value is made again in front of the first node of backward that reads it. */
 void clq_recomputation_order(clq_recomputation *r);
-/* The node of an entry, with ids as in clq_recomputation. */
-typedef struct clq_ordered_node {
-    const clq_node *of;
-    const clq_operation *op; /* the node's, or the one that makes one of its outputs alone */
-    clq_id inputs[CLQ_NODE_INPUTS], outputs[CLQ_NODE_OUTPUTS];
-} clq_ordered_node;
-/* To be called before the first entry. */
-void clq_recomputation_begin(clq_recomputation *r);
-/* Gives the node of an entry. To be called for one entry after the other. */
-void clq_recomputation_entry(clq_recomputation *r, uint32_t entry, clq_ordered_node *out);
 
 typedef struct clq_recompute_cost {
     double peak;   /* the most bytes that live at one time */
