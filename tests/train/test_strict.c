@@ -52,6 +52,7 @@ static clq_model *make_model(const char *name) {
         return model;
     }
     if (strcmp(name, "small") == 0) return make_small_net(FILTERS);
+    if (strcmp(name, "mlp") == 0) return make_small_mlp();
     assert_ok(clq_model_builtin_for(name, CLQ_SHAPE(SIDE, SIDE, 1), CLASSES, &model));
     return model;
 }
