@@ -72,9 +72,10 @@ __attribute__((destructor)) static void end(void) {
     struct rusage used;
     const char *test = getenv("CLQ_TEST_NAME");
     if (!test || getrusage(RUSAGE_SELF, &used) != 0) return;
-    write_line("cpu\t%s\t%.3f\n", test,
-               (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
-                   (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) * 1e-6);
+    /* Whole numbers: a test may have a locale with a decimal comma. */
+    const long ms = (long)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1000 +
+                    (long)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1000;
+    write_line("cpu\t%s\t%ld.%03ld\n", test, ms / 1000, ms % 1000);
 }
 
 /* ---- what is known of an object ---- */
