@@ -4,7 +4,8 @@
  *
  * The compiler. PoCL frees its compiler with the process's last context, and the library of built-in functions with it.
  * Reading them again takes 0.3 s of the first build in the next context. So the first context of PoCL that a process
- * makes is never freed. comma/test_graph_tune runs without this, so in it PoCL still closes and opens its compiler.
+ * makes is never freed. comma/test_graph_tune runs without this library. In that test, PoCL still closes and opens its
+ * compiler.
  *
  * Contexts of one device, and the programs made from binaries in them, for the tests with CLQ_TEST_KEEPS_PROGRAMS in
  * their environment: those that open many trainers and do not test loading. A released context passes, with its

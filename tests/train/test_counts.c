@@ -14,7 +14,7 @@
 enum { FEW = 3, MANY = 23, UPLOAD_FLUSHES = 1, SECONDS_MOST = 240 };
 
 /* Each replica has as many samples in each batch, so all trainings of a model have the same kernels; mlp has those of
- * train/strict. With WIDE filters, GPUs divide the sums of the second convolution. */
+ * train/strict. With WIDE filters, GPUs divide the sums of the second convolution in forward. */
 enum { SHARE = 8, WIDE = 16 };
 
 static strict layer;
@@ -48,7 +48,10 @@ static void fit(clq_trainer *trainer, clq_dataset *data, size_t steps, unsigned 
 }
 
 static clq_model *make_model(const char *name) {
-    return strcmp(name, "small") == 0 ? make_small_net(WIDE) : make_small_mlp();
+    clq_model *model;
+    if (strcmp(name, "small") == 0) return make_small_net(WIDE);
+    assert_ok(clq_model_builtin_for(name, CLQ_SHAPE(SIDE, SIDE, 1), CLASSES, &model));
+    return model;
 }
 
 static counts count(const char *model_name, const char *spec, clq_group_config group, const char *disabled) {

@@ -52,7 +52,6 @@ static clq_model *make_model(const char *name) {
         return model;
     }
     if (strcmp(name, "small") == 0) return make_small_net(FILTERS);
-    if (strcmp(name, "mlp") == 0) return make_small_mlp();
     assert_ok(clq_model_builtin_for(name, CLQ_SHAPE(SIDE, SIDE, 1), CLASSES, &model));
     return model;
 }
@@ -132,13 +131,13 @@ typedef struct setup {
 static const setup setups[] = {
     {"nvidia:0", {0}, 0, "migrate"},
     {"nvidia:0,nvidia:1", {.algorithm = CLQ_ALGORITHM_RING, .transport = CLQ_TRANSPORT_STAGED}, 0, "migrate"},
-    {"amd:0,amd:1", {.algorithm = CLQ_ALGORITHM_RING, .chunk_bytes = 1 << 12}, 12500, "migrate"},
+    {"amd:0,amd:1", {.algorithm = CLQ_ALGORITHM_RING, .chunk_bytes = 1 << 12}, 1 << 12, "migrate"},
     {"amd:0,amd:1,nvidia:1", {.algorithm = CLQ_ALGORITHM_RING}, 0, "migrate slow=2:20"},
     {"nvidia:0,amd:0,pocl:0", {.algorithm = CLQ_ALGORITHM_HIERARCHICAL}, 0, "migrate"},
-    {"pocl:0,amd:1,nvidia:1", {0}, 12500, "migrate"},
+    {"pocl:0,amd:1,nvidia:1", {0}, 1 << 12, "migrate"},
 #if defined(__x86_64__)
     {"amd:0,intel,nvidia:0", {.algorithm = CLQ_ALGORITHM_RING}, SIZE_MAX, "migrate"},
-    {"pocl:0,intel", {.algorithm = CLQ_ALGORITHM_DIRECT}, 12500, ""},
+    {"pocl:0,intel", {.algorithm = CLQ_ALGORITHM_DIRECT}, 1 << 12, ""},
 #endif
     /* amd:2 is of a kind of its own, for which all kernels are compiled again. */
     {"amd:0,amd:1,amd:2", {.algorithm = CLQ_ALGORITHM_RING}, 0, "migrate slow=2:20"},

@@ -12,7 +12,7 @@ typedef struct clq_order_entry {
     uint32_t node; /* its index in the graph */
     clq_order_kind kind;
     const clq_operation *op; /* the node's, or the one that makes one of its outputs alone */
-    /* Ids as in clq_recomputation. All places behind the counts are 0, and some in front of them may be. */
+    /* Ids as in clq_recomputation. An id is 0 if the node has none in this place. From the counts on, all are 0. */
     unsigned input_count, output_count;
     clq_id inputs[CLQ_NODE_INPUTS], outputs[CLQ_NODE_OUTPUTS];
 } clq_order_entry;
@@ -35,7 +35,7 @@ typedef struct clq_recomputation {
         bool marked;    /* of a root: the model asks to drop it */
     } * stored;         /* by id */
     struct clq_node_places {
-        unsigned inputs, outputs; /* without the empty ones at the end */
+        unsigned inputs, outputs; /* places up to the last one that is not empty */
     } * places;                   /* by node */
     /* The order: */
     clq_order_entry *entries;
