@@ -15,9 +15,10 @@
 #include <string.h>
 
 #define EXPORT __attribute__((visibility("default")))
-#define LIBRARY "/libintelocl.so" /* without its folder: dladdr's path may go through a link, and the list's does not  \
-                                   */
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+
+/* Compared without its folder: dladdr's path may go through links, and the paths of the list do not. */
+#define LIBRARY "/libintelocl.so"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool is_read;
